@@ -92,8 +92,9 @@ class Submission:
         last: Position of the last frame covered.
         last_epoch: Epoch of that frame.
         frames: Number of frames covered.
-        batches: At most one per dataset.
-        state: The chain's state snapshot at ``last``, serialized.
+        batches: One per dataset and message type; rows in WAL order.
+        state: The chain's state snapshot at ``last``, serialized, or None when none was asked for;
+            only a submission with a state can be the boundary of a cut.
     """
 
     last: Position
@@ -101,4 +102,4 @@ class Submission:
     frames: int
     batches: tuple[EventBatch, ...]
     rejects: tuple[Reject, ...]
-    state: bytes
+    state: bytes | None

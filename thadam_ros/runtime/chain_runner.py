@@ -1,0 +1,442 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Everything around one chain: lock, cursor, reader, staging, lane, driver, states (spec 4.1)."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+from collections.abc import Callable, Mapping
+from enum import Enum
+
+from thadam_ros import __version__
+from thadam_ros.chain.chain import Chain
+from thadam_ros.chain.cursor import Cursor, CursorStore
+from thadam_ros.chain.state import ChainState
+from thadam_ros.config.schema import SinkConfig
+from thadam_ros.dataset.pipeline import DatasetPipeline
+from thadam_ros.errors import FatalError, LockHeldError, StorageFullError, TransientError
+from thadam_ros.model.clock import Clock
+from thadam_ros.model.event import Outcome, Submission
+from thadam_ros.model.position import BEFORE_ALL, Position
+from thadam_ros.model.states import ComponentState, ComponentStatistics, Kind, State
+from thadam_ros.publish.buffers import Boundary, Buffers
+from thadam_ros.publish.cut import CutPolicy, CutRecord
+from thadam_ros.publish.lane import Lane, LaneLimits, LaneStatistics
+from thadam_ros.quarantine.staging import Staging
+from thadam_ros.runtime.loading import LoadedConfig
+from thadam_ros.runtime.redact import redact
+from thadam_ros.runtime.state_tracker import StateTracker
+from thadam_ros.sinks import create_driver
+from thadam_ros.sinks.contract import PartitionKey
+from thadam_ros.sinks.parquet.layout import split_partitions
+from thadam_ros.storage.filesystem import FileSystem
+from thadam_ros.storage.lock import DirectoryLock
+from thadam_ros.wal.reader import WalReader
+
+#: One step reads about this much, so that a thread of an executor is never held for long.
+STEP_BYTES_MAX = 4 << 20
+STEP_FRAMES_MAX = 256
+#: While a backlog is worked off a state is attached this often; idle chains attach it at once.
+STATE_INTERVAL_NS = 200_000_000
+
+
+class StepResult(Enum):
+    """What :meth:`ChainRunner.step` found."""
+
+    PROGRESS = "progress"
+    IDLE = "idle"
+    NOT_READY = "not_ready"
+
+
+class ChainRunner:
+    """Owns one sink's chain from the WAL to the store.
+
+    ``step`` is called by one thread at a time; ``wake`` tells that another step may do something.
+
+    Args:
+        sink: The sink's configuration.
+        loaded: The whole configuration with its dataset plans.
+        on_fatal: Called once, from the lane's thread, with an error that needs a person.
+        draw: Random numbers in [0, 1) for backoff jitter; never reaches a row.
+    """
+
+    def __init__(
+        self,
+        sink: SinkConfig,
+        loaded: LoadedConfig,
+        *,
+        fs: FileSystem,
+        clock: Clock,
+        on_fatal: Callable[[BaseException], None],
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        self.sink = sink
+        self._loaded = loaded
+        self._fs = fs
+        self._clock = clock
+        self._on_fatal = on_fatal
+        self._draw = draw
+        data_dir = loaded.config.edge.data_dir
+        self.directory = os.path.join(data_dir, "chains", sink.name)
+        self._wal_dir = os.path.join(data_dir, "wal")
+        self._step_lock = threading.Lock()
+        self._tracker = StateTracker(clock)
+        self._wake: Callable[[], None] = lambda: None
+        self._lock: DirectoryLock | None = None
+        self._restarts = 0
+        self._panics = 0
+        self._fatal: BaseException | None = None
+        self._stopped: str | None = None
+        self._opened = False
+
+    def open(self, wake: Callable[[], None]) -> None:
+        """Take the chain's lock, restore its state and start its lane.
+
+        The store itself is not touched here: the lane connects in the background.
+
+        Raises:
+            LockHeldError: Another process runs this chain.
+            FormatError: Cursor, state, staging or WAL of another version, or damaged.
+            FatalError: Unknown driver or missing library.
+            OSError: From the filesystem.
+        """
+        self._wake = wake
+        self._fatal = self._stopped = None
+        self._lock = DirectoryLock(self.directory, f"thadam_{self.sink.name}")
+        try:
+            self._build()
+        except BaseException:
+            self._release()
+            raise
+        self._opened = True
+
+    def _build(self) -> None:
+        self._cursors = CursorStore(self.directory, self._fs)
+        cursor, state = self._cursors.load()
+        self._cursor = cursor or Cursor(position=self._first_position())
+        self._boundary_current = True
+        self._state_at_ns = self._clock.monotonic_ns()
+        self._last = (self._cursor.position, self._cursor.epoch)
+        self._chain = self._make_chain()
+        if state is not None:
+            self._chain.restore(ChainState.decode(state))
+        self._baseline = self._counts = self._chain.counts.copy()
+        self._stamped_state = state
+        self._reader = WalReader(self._wal_dir, fs=self._fs, after=self._cursor.position)
+        self._staging = Staging.open(os.path.join(self.directory, "staging"), self._fs)
+        self._buffers = Buffers(self.sink.buffer_bytes, split_partitions)
+        self._lane = self._make_lane()
+        self._lane.start()
+
+    def _first_position(self) -> Position:
+        if self.sink.start == "earliest":
+            return BEFORE_ALL
+        reader = WalReader(self._wal_dir, fs=self._fs)
+        try:
+            return reader.durable
+        finally:
+            reader.close()
+
+    def _make_chain(self) -> Chain:
+        config = self._loaded.config
+        datasets = {name: config.datasets[name] for name in self._loaded.datasets_of(self.sink)}
+        pipelines = {
+            name: DatasetPipeline(
+                self._loaded.plan_for(name, self.sink.name),
+                timestamp_unit=self.sink.timestamp_unit,
+                limits=config.limits,
+            )
+            for name in datasets
+        }
+        return Chain(datasets, pipelines, config.row_hashes)
+
+    def _make_lane(self) -> Lane:
+        schemas = {
+            name: self._loaded.plan_for(name, self.sink.name).arrow_schema(self.sink.timestamp_unit)
+            for name in self._loaded.datasets_of(self.sink)
+        }
+        driver = create_driver(
+            self.sink, self.directory, self._epoch(), schemas, fs=self._fs, clock=self._clock
+        )
+        rotation = self.sink.rotation
+        return Lane(
+            self.sink.name,
+            driver=driver,
+            buffers=self._buffers,
+            rejects=self._staging,
+            limits=LaneLimits(rotation.max_rows, rotation.max_bytes, self.sink.buffer_bytes),
+            policy=CutPolicy(rotation.max_age_ns, self.sink.cut_bytes),
+            commit=self._commit,
+            lineage=self._lineage,
+            clock=self._clock,
+            draw=self._draw,
+            cut_no=self._cursor.cut_no,
+            on_settled=lambda: self._wake(),
+            on_fatal=self._failed,
+        )
+
+    def _epoch(self) -> int:
+        """Return the newest epoch on disk, for object names; 0 for a WAL without segments."""
+        return WalReader.newest_epoch(self._wal_dir, self._fs)
+
+    def step(self) -> StepResult:
+        """Do one bounded piece of work: read, process and submit some frames.
+
+        Raises:
+            TransientError, OSError: The WAL cannot be read now.
+            Exception: A bug in decode or pipeline that the poison rule does not cover.
+        """
+        with self._step_lock:
+            if not self._opened or self._fatal is not None:
+                return StepResult.IDLE
+            self._lane.start()
+            return self._step()
+
+    def _step(self) -> StepResult:
+        if not self._buffers.admits():
+            self._submit_state()
+            self._lane.notify()
+            return StepResult.NOT_READY
+        frames = self._reader.read(STEP_FRAMES_MAX, STEP_BYTES_MAX)
+        if not frames:
+            self._submit_state()
+            return StepResult.IDLE
+        now = self._clock.monotonic_ns()
+        attach = now - self._state_at_ns >= STATE_INTERVAL_NS
+        submission = self._chain.step(frames, snapshot=attach)
+        self._submit(submission, now)
+        return StepResult.PROGRESS
+
+    def _submit(self, submission: Submission, now_ns: int) -> None:
+        self._buffers.submit(submission, now_ns)
+        self._last = (submission.last, submission.last_epoch)
+        # Other threads read statistics while this one counts: they get a copy of their own.
+        self._counts = self._chain.counts.copy()
+        self._boundary_current = submission.state is not None
+        if self._boundary_current:
+            self._state_at_ns = now_ns
+            self._lane.notify()
+
+    def _submit_state(self) -> None:
+        """Give the frames submitted so far a boundary that a cut can settle."""
+        if self._boundary_current:
+            return
+        last, epoch = self._last
+        state = self._chain.snapshot()
+        self._submit(Submission(last, epoch, 0, (), (), state), self._clock.monotonic_ns())
+
+    def _commit(self, cut: CutRecord) -> None:
+        cursor = Cursor(cut.last, cut.epoch, cut.cut_no)
+        self._cursors.commit(cursor, cut.state)
+        self._cursor = cursor
+        self._stamped_state = cut.state
+
+    def _lineage(self, key: PartitionKey, cut_no: int, boundary: Boundary) -> Mapping[str, object]:
+        config = self._loaded.config
+        return {
+            "software_version": __version__,
+            "sink": self.sink.name,
+            "dataset": key.dataset,
+            "cut_no": cut_no,
+            "after": list(self._cursor.position),
+            "through": list(boundary.last),
+            "epoch": boundary.epoch,
+            "config_hash": config.config_hash,
+            "row_hash": config.row_hashes.get(key.dataset, ""),
+            "starting_state": f"state-{self._cursor.cut_no}" if self._cursor.cut_no else "cold",
+        }
+
+    def rebuild(self, exc: BaseException) -> None:
+        """Start again from the cursor after an unexpected exception in ``step`` (spec 4.2)."""
+        with self._step_lock:
+            self._panics += 1
+            self._restarts += 1
+            self._panic = redact(exc)
+            if not self._opened:
+                return
+            self._lane.stop(timeout_s=5.0)
+            self._close_parts()
+            self._build()
+
+    def close(self, drain_timeout_s: float) -> bool:
+        """Stop; with time, deliver what is durable first. May be called again.
+
+        Args:
+            drain_timeout_s: Seconds to work off the backlog; 0 stops at once.
+
+        Returns:
+            True when everything durable at the call was stamped and delivered.
+        """
+        if not self._opened:
+            return True
+        deadline = self._clock.monotonic_ns() + int(drain_timeout_s * 1e9)
+        with self._step_lock:
+            drained = self._drain(deadline) if self._fatal is None else False
+            self._opened = False
+            self._stopped = "drained" if drained else "not_drained"
+            self.joined = self._lane.stop(timeout_s=2.0)
+            self._final_lane = self._lane.statistics()
+            self._close_parts()
+            self._release()
+        return drained
+
+    def _drain(self, deadline_ns: int) -> bool:
+        target = self._reader.durable
+        while self._clock.monotonic_ns() < deadline_ns:
+            self._lane.start()
+            result = self._step() if self._last[0] < target else StepResult.IDLE
+            if result is StepResult.PROGRESS:
+                continue
+            self._submit_state()
+            if self._buffers.oldest_ns() is not None:
+                self._lane.request_cut()
+            elif self._last[0] >= target and self._lane.idle():
+                return True
+            # Polls a lane that works in another thread; each turn is short and bounded.
+            threading.Event().wait(0.01)
+        return False
+
+    def _close_parts(self) -> None:
+        self._reader.close()
+        self._staging.close()
+        self._lane.close_driver()
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def _failed(self, exc: BaseException) -> None:
+        self._fatal = exc
+        self._on_fatal(exc)
+
+    @property
+    def stamped_state(self) -> bytes | None:
+        """The state of the last stamped cut, None before the first."""
+        return self._stamped_state
+
+    @property
+    def cursor(self) -> Cursor:
+        """The last stamped cut."""
+        return self._cursor
+
+    def statistics(self) -> tuple[ComponentStatistics, ...]:
+        """Return the chain's and its quarantine's statistics; counters since ``open``."""
+        name = f"chain.{self.sink.name}"
+        node = f"thadam_{self.sink.name}"
+        if not self._opened:
+            return (ComponentStatistics(name, Kind.CHAIN, self._closed_state(), node),)
+        lane = self._lane.statistics()
+        backlog = self._reader.backlog(self._cursor.position)
+        counts, base = self._counts, self._baseline
+        since_open = {o: counts.total(o) - base.total(o) for o in Outcome}
+        age_ns = self._clock.time_ns() - backlog.oldest_ingest_time_ns if backlog.frames else 0
+        chain = ComponentStatistics(
+            name=name,
+            kind=Kind.CHAIN,
+            state=self._state(lane),
+            node=node,
+            restarts=self._restarts + lane.respawns,
+            backlog_frames=backlog.frames,
+            backlog_bytes=backlog.bytes,
+            backlog_age_s=max(0.0, age_ns / 1e9),
+            received=sum(since_open.values()),
+            delivered=since_open[Outcome.DELIVERED],
+            rejected=counts.rejects.total() - base.rejects.total(),
+            deduplicated=since_open[Outcome.DEDUPLICATED],
+            filtered=since_open[Outcome.FILTERED],
+            unmatched=since_open[Outcome.UNMATCHED],
+            flagged=counts.flagged.total() - base.flagged.total(),
+            details=self._details(lane),
+        )
+        staged = self._staging.counts()
+        quarantine = ComponentStatistics(
+            name=f"quarantine.{self.sink.name}",
+            kind=Kind.QUARANTINE,
+            state=ComponentState(
+                State.RUNNING, "ok", "rejects are made durable in staging", since_ns=0
+            ),
+            node=node,
+            rejected=sum(staged.values()),
+            details={f"{domain}/{code}": str(n) for (domain, code), n in sorted(staged.items())},
+        )
+        return (chain, quarantine)
+
+    def _details(self, lane: LaneStatistics) -> dict[str, str]:
+        held = self._buffers.statistics()
+        details = {
+            "cut_no": str(lane.cut_no),
+            "cuts": str(lane.cuts),
+            "cuts_failed": str(lane.cuts_failed),
+            "units": str(lane.units),
+            "rows_published": str(lane.rows),
+            "sink_rejects": str(lane.sink_rejects),
+            "buffered_bytes": str(held.size_bytes),
+            "buffered_rows": str(held.row_count),
+            "panics": str(self._panics),
+            "wal_position": str(self._last[0]),
+            "cursor": str(self._cursor.position),
+            "damaged_ranges": str(len(self._reader.damage)),
+            "gaps": str(len(self._reader.gaps)),
+        }
+        counts = self._counts
+        details.update({f"errors.{k}": str(v) for k, v in sorted(lane.errors.items())})
+        details.update({f"rows.{k}": str(v) for k, v in sorted(counts.rows.items())})
+        details.update({f"flags.{k}": str(v) for k, v in sorted(counts.flagged.items())})
+        return details
+
+    def _state(self, lane: LaneStatistics) -> ComponentState:
+        problem = self._fatal or lane.problem
+        if problem is not None:
+            return self._problem_state(problem, lane)
+        if self._reader.damage or self._reader.gaps:
+            code = "wal_damage" if self._reader.damage else "wal_gap"
+            what = f"{len(self._reader.damage)} damaged ranges, {len(self._reader.gaps)} gaps"
+            reason = f"the WAL has {what}; run `thadam wal fsck` to see them"
+            return self._tracker.update(State.DEGRADED, code, reason)
+        if not lane.alive:
+            reason = "the publishing thread died and is replaced at the next step"
+            return self._tracker.update(State.DEGRADED, "bug", reason)
+        if not lane.opened:
+            return self._tracker.update(State.STARTING, "starting", "connecting to the store")
+        return self._tracker.update(State.RUNNING, "ok", "delivers what is durable")
+
+    def _problem_state(self, problem: BaseException, lane: LaneStatistics) -> ComponentState:
+        code, action = _classify(problem)
+        state = State.DEGRADED
+        if self._fatal is not None:
+            state = State.FAILED
+        retry = 0
+        if lane.retry_at_ns and state is State.DEGRADED:
+            wait = max(0, lane.retry_at_ns - self._clock.monotonic_ns())
+            retry = self._clock.time_ns() + wait
+        reason = f"sink {self.sink.name!r} ({self.sink.url}): {action}"
+        return self._tracker.update(state, code, reason, redact(problem), retry)
+
+    def _closed_state(self) -> ComponentState:
+        if self._fatal is not None:
+            code, action = _classify(self._fatal)
+            return self._tracker.update(State.FAILED, code, action, redact(self._fatal))
+        if self._stopped == "not_drained":
+            reason = "stopped before everything was delivered; the rest stays in the WAL"
+            return self._tracker.update(State.STOPPED, "not_drained", reason)
+        return self._tracker.update(State.STOPPED, "stopped", "not running")
+
+
+def _classify(problem: BaseException) -> tuple[str, str]:
+    """Return the reason code and the sentence for a failure, by its type."""
+    if isinstance(problem, LockHeldError):
+        return "lock_held", "another process runs this chain; stop it first"
+    if isinstance(problem, StorageFullError):
+        return (
+            "storage_full",
+            "disk, quota or budget is exhausted; free space, it resumes by itself",
+        )
+    if isinstance(problem, TransientError):
+        return "sink_unreachable", "the store does not take data; it is tried again by itself"
+    if isinstance(problem, FatalError):
+        return "sink_refused", "it needs another configuration or credentials, then configure again"
+    if isinstance(problem, OSError):
+        return "storage_error", "the filesystem refuses to work; it is tried again by itself"
+    return "bug", "an unexpected exception; it is tried again by itself, please report it"
