@@ -27,9 +27,9 @@ from thadam_ros.quarantine.staging import Staging
 from thadam_ros.runtime.loading import LoadedConfig
 from thadam_ros.runtime.redact import redact
 from thadam_ros.runtime.state_tracker import StateTracker
-from thadam_ros.sinks import create_driver
+from thadam_ros.sinks import load_driver
 from thadam_ros.sinks.contract import PartitionKey
-from thadam_ros.sinks.parquet.layout import split_partitions
+from thadam_ros.sinks.partitions import split_partitions
 from thadam_ros.storage.filesystem import FileSystem
 from thadam_ros.storage.lock import DirectoryLock
 from thadam_ros.wal.reader import WalReader
@@ -156,7 +156,7 @@ class ChainRunner:
             name: self._loaded.plan_for(name, self.sink.name).arrow_schema(self.sink.timestamp_unit)
             for name in self._loaded.datasets_of(self.sink)
         }
-        driver = create_driver(
+        driver = load_driver(self.sink.type)(
             self.sink, self.directory, self._epoch(), schemas, fs=self._fs, clock=self._clock
         )
         rotation = self.sink.rotation
