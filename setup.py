@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``pip install .``: the core without ROS. In a ROS workspace CMakeLists.txt installs the same tree.
+"""``pip install .``: the core without ROS. In a workspace CMakeLists.txt installs the same tree.
 
 The ranges solve on CPython 3.10 and newer, x86_64 and aarch64, with numpy 1.26 as well as 2
 (``scripts/check-dependencies`` proves it).
