@@ -124,7 +124,7 @@ class SinkDriver(Protocol):
     def abort(self) -> None:
         """End a call that hangs; the only method another thread may call, at any time, repeatedly.
 
-        The interrupted call, and every later one but ``open`` and ``close``, raises
+        The interrupted ``publish`` or ``work``, and every later one until ``open``, raises
         ``TransientError``. Not run by a crash.
         """
 
