@@ -73,17 +73,20 @@ class Problem:
         value: What stands there, as written (None when something is missing).
         message: One sentence: what is wrong and what would be valid.
         suggestion: The nearest valid name, if there is one.
+        line: Line of the document, from 1, where it is known.
     """
 
     path: str
     value: object
     message: str
     suggestion: str | None = None
+    line: int | None = None
 
     def __str__(self) -> str:
+        place = f"line {self.line}: " if self.line is not None else ""
         shown = "" if self.value is None else f" = {self.value!r}"
         hint = f" Did you mean {self.suggestion!r}?" if self.suggestion else ""
-        return f"{self.path or '<document>'}{shown}: {self.message}{hint}"
+        return f"{place}{self.path or '<document>'}{shown}: {self.message}{hint}"
 
 
 class ConfigError(FatalError):

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one loader of configurations: documents, ROS parameters, and both merged (spec 3.7).
+
+Order: parse, merge (parameters over the document), expand ``$(env ...)``, build typed records,
+check across records, hash. Every step reports into one list, so that all problems come at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from thadam_ros.config.build import Builder
+from thadam_ros.config.canonical import config_hash, row_hash, transform_hash
+from thadam_ros.config.checks import CHECKS
+from thadam_ros.config.environment import expand_tree
+from thadam_ros.config.parameters import tree_from_parameters
+from thadam_ros.config.schema import Config
+from thadam_ros.config.yaml_tree import Document, join, parse_yaml
+from thadam_ros.errors import ConfigError, Problem
+
+#: A check across a whole configuration, such as planning its datasets.
+Check = Callable[[Config], "list[Problem]"]
+
+
+def load_document(
+    text_or_path: str | Path, env: Mapping[str, str], *, checks: Sequence[Check] = ()
+) -> Config:
+    """Load a YAML document.
+
+    Args:
+        text_or_path: A path, or the text itself (text has a line break or a ``key: value``).
+        env: What ``$(env NAME)`` may use, such as ``os.environ``.
+        checks: Further checks that need upper layers.
+
+    Raises:
+        ConfigError: With all problems.
+    """
+    document = read_document(text_or_path)
+    return _load(document, env, checks)
+
+
+def load_parameters(
+    flat: Mapping[str, object],
+    env: Mapping[str, str],
+    base_document: str | Path | None = None,
+    *,
+    checks: Sequence[Check] = (),
+    ignore: Sequence[str] = (),
+) -> Config:
+    """Load ROS parameters, over the document that ``config_file`` names.
+
+    Args:
+        flat: Dotted name -> value; process parameters are skipped.
+        base_document: Text or path; default what the parameter ``config_file`` names.
+        ignore: Further names that are no part of the tree.
+
+    Raises:
+        ConfigError: With all problems.
+    """
+    return _load(merged_document(flat, env, base_document, ignore=ignore), env, checks)
+
+
+def load_tree(
+    tree: Mapping[str, object], env: Mapping[str, str], *, checks: Sequence[Check] = ()
+) -> Config:
+    """Load a tree that was parsed or merged before.
+
+    Raises:
+        ConfigError: With all problems.
+    """
+    return _load(Document(tree=_name_transforms(dict(tree), {}, [])), env, checks)
+
+
+def read_document(text_or_path: str | Path) -> Document:
+    """Parse a document; problems, also of reading the file, are in the result."""
+    text = text_or_path
+    if isinstance(text, Path) or ("\n" not in text and ": " not in text and text.strip() != ""):
+        try:
+            text = Path(text).read_text(encoding="utf-8-sig")
+        except (OSError, ValueError) as exc:
+            cause = exc.strerror if isinstance(exc, OSError) else "it is not UTF-8 text"
+            message = f"cannot be read: {cause}; give a readable file"
+            return Document(problems=[Problem("config_file", str(text), message)])
+    document = parse_yaml(text)
+    document.tree = _name_transforms(document.tree, document.lines, document.problems)
+    return document
+
+
+def merged_document(
+    flat: Mapping[str, object],
+    env: Mapping[str, str],
+    base_document: str | Path | None = None,
+    *,
+    ignore: Sequence[str] = (),
+) -> Document:
+    """Return the document that parameters and their base document make, unexpanded."""
+    named = flat.get("config_file")
+    if base_document is None and isinstance(named, str) and named:
+        problems: list[Problem] = []
+        expanded = expand_tree({"config_file": named}, env, problems)["config_file"]
+        if problems:
+            return Document(problems=problems)
+        base_document = Path(str(expanded))
+    base = read_document(base_document) if base_document else Document()
+    lines = {p: n for p, n in base.lines.items() if p not in flat}
+    document = Document(lines=lines, problems=list(base.problems))
+    document.tree = tree_from_parameters(flat, base.tree, document.problems, ignore)
+    return document
+
+
+def _load(document: Document, env: Mapping[str, str], checks: Sequence[Check]) -> Config:
+    problems = list(document.problems)
+    early = len(problems)
+    tree = expand_tree(document.tree, env, problems)
+    builder = Builder(lines=dict(document.lines), problems=problems)
+    builder.broken.update(p.path for p in problems if p.path)
+    problems[early:] = [
+        replace(p, line=document.lines.get(p.path, p.line)) for p in problems[early:]
+    ]
+    if any(not p.path or p.path == "config_file" for p in problems[:early]) and not tree:
+        # Without a readable document every required key would be reported as missing.
+        raise ConfigError(problems)
+    built: Config = builder.record(Config, tree, "")
+    for check in (*CHECKS, *checks):
+        for problem in check(built):
+            builder.report(problem.path, problem.value, problem.message, problem.suggestion)
+    if builder.problems:
+        raise ConfigError(sorted(builder.problems, key=_place))
+    return hashed(built)
+
+
+def _place(problem: Problem) -> tuple[int, int]:
+    """Sort by line where lines are known; keep the order of discovery else."""
+    return (0, problem.line) if problem.line is not None else (1, 0)
+
+
+def hashed(config: Config) -> Config:
+    """Return ``config`` with its hashes."""
+    return replace(
+        config,
+        config_hash=config_hash(config),
+        row_hashes={name: row_hash(config, name) for name in config.datasets},
+        transform_hashes={t.name: transform_hash(config, t.name) for t in config.transforms},
+    )
+
+
+def _name_transforms(
+    tree: dict[str, object], lines: dict[str, int], problems: list[Problem]
+) -> dict[str, object]:
+    """Turn the list of named items into a map, which keeps their order."""
+    items = tree.get("transforms")
+    if not isinstance(items, list):
+        return tree
+    named: dict[str, object] = {}
+    for index, item in enumerate(items):
+        where = f"transforms[{index}]"
+        name = item.get("name") if isinstance(item, Mapping) else None
+        if not isinstance(item, Mapping) or not isinstance(name, str):
+            message = "must be a map with the keys name and kind"
+            problems.append(Problem(where, None, message, line=lines.get(where)))
+            continue
+        if name in named:
+            message = "another transform has this name; give each its own"
+            problems.append(Problem(join(where, "name"), name, message, line=lines.get(where)))
+            continue
+        named[name] = {k: v for k, v in item.items() if k != "name"}
+        for path in [p for p in lines if p == where or p.startswith((where + ".", where + "["))]:
+            lines[join("transforms", name) + path[len(where) :]] = lines[path]
+    return {**tree, "transforms": named}
