@@ -21,7 +21,7 @@ from rclpy.node import Node
 from thadam_ros.errors import ConfigError, FatalError, Problem
 from thadam_ros.node.managed_node import ManagedNode
 
-from .conftest import LifecycleClient, wait_until
+from .support import LifecycleClient, wait_until
 
 
 class Probe(ManagedNode):
@@ -117,9 +117,7 @@ def test_a_static_error_keeps_the_node_unconfigured_and_names_every_problem(
     assert [p.path for p in probe.cause.problems] == ["a.b", "c"]
 
 
-def test_a_corrected_configuration_clears_the_cause(
-    probe: Probe, client: LifecycleClient
-) -> None:
+def test_a_corrected_configuration_clears_the_cause(probe: Probe, client: LifecycleClient) -> None:
     """The cause of a refused configure is gone after one that works."""
     probe.raising["prepare"] = FatalError("data_dir is locked")
     assert not client.configure()
@@ -175,9 +173,7 @@ def test_a_fault_during_a_transition_is_not_lost(
     assert probe.cause is fault
 
 
-def test_a_fault_while_inactive_ends_in_unconfigured(
-    probe: Probe, client: LifecycleClient
-) -> None:
+def test_a_fault_while_inactive_ends_in_unconfigured(probe: Probe, client: LifecycleClient) -> None:
     """A prepared component that breaks is released as well."""
     assert client.configure()
     probe.report_fault(FatalError("broken"))
@@ -185,9 +181,7 @@ def test_a_fault_while_inactive_ends_in_unconfigured(
     assert probe.calls[-1] == "release"
 
 
-def test_a_fault_of_an_earlier_generation_is_ignored(
-    probe: Probe, client: LifecycleClient
-) -> None:
+def test_a_fault_of_an_earlier_generation_is_ignored(probe: Probe, client: LifecycleClient) -> None:
     """A component that was released cannot take its successor down."""
     assert client.configure()
     stale = probe.fault_reporter()
@@ -239,7 +233,9 @@ def test_a_concurrent_transition_is_refused_while_get_state_answers(
     print(f"get_state during a transition: p99 {sorted(latencies)[-1] * 1e3:.1f} ms")
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(1), GeneratorExit(), ValueError()])
+@pytest.mark.parametrize(
+    "error", [KeyboardInterrupt(), SystemExit(1), GeneratorExit(), ValueError()]
+)
 @pytest.mark.parametrize("hook", ["prepare", "start", "stop:drain"])
 def test_an_unexpected_exception_in_a_hook_ends_in_unconfigured(
     probe: Probe, client: LifecycleClient, hook: str, error: BaseException
@@ -271,9 +267,7 @@ def test_a_node_that_cannot_release_is_finalized_and_says_so(
     assert told.wait(30.0)
 
 
-def test_shutdown_from_active_drains_and_releases(
-    probe: Probe, client: LifecycleClient
-) -> None:
+def test_shutdown_from_active_drains_and_releases(probe: Probe, client: LifecycleClient) -> None:
     """The shutdown transition is an ordinary way out and does not count as a failure."""
     told = threading.Event()
     probe.on_finalized = told.set
