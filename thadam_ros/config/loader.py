@@ -32,13 +32,14 @@ def load_document(
     Args:
         text_or_path: A path, or the text itself (text has a line break or a ``key: value``).
         env: What ``$(env NAME)`` may use, such as ``os.environ``.
-        checks: Further checks that need upper layers.
+        checks: Further checks that need upper layers; they see the datasets and transforms
+            that have no problem yet.
 
     Raises:
         ConfigError: With all problems.
     """
     document = read_document(text_or_path)
-    return _load(document, env, checks)
+    return load_merged(document, env, checks=checks)
 
 
 def load_parameters(
@@ -59,7 +60,8 @@ def load_parameters(
     Raises:
         ConfigError: With all problems.
     """
-    return _load(merged_document(flat, env, base_document, ignore=ignore), env, checks)
+    document = merged_document(flat, env, base_document, ignore=ignore)
+    return load_merged(document, env, checks=checks)
 
 
 def load_tree(
@@ -70,7 +72,9 @@ def load_tree(
     Raises:
         ConfigError: With all problems.
     """
-    return _load(Document(tree=_name_transforms(dict(tree), {}, [])), env, checks)
+    document = Document()
+    document.tree = _name_transforms(dict(tree), document.lines, document.problems)
+    return load_merged(document, env, checks=checks)
 
 
 def read_document(text_or_path: str | Path) -> Document:
@@ -110,7 +114,14 @@ def merged_document(
     return document
 
 
-def _load(document: Document, env: Mapping[str, str], checks: Sequence[Check]) -> Config:
+def load_merged(
+    document: Document, env: Mapping[str, str], *, checks: Sequence[Check] = ()
+) -> Config:
+    """Load a parsed document, as :func:`read_document` or :func:`merged_document` give it.
+
+    Raises:
+        ConfigError: With all problems.
+    """
     problems = list(document.problems)
     early = len(problems)
     tree = expand_tree(document.tree, env, problems)
@@ -123,12 +134,30 @@ def _load(document: Document, env: Mapping[str, str], checks: Sequence[Check]) -
         # Without a readable document every required key would be reported as missing.
         raise ConfigError(problems)
     built: Config = builder.record(Config, tree, "")
-    for check in (*CHECKS, *checks):
+    for check in CHECKS:
         for problem in check(built):
+            builder.report(problem.path, problem.value, problem.message, problem.suggestion)
+    sound = _sound_part(built, builder.problems)
+    for check in checks:
+        for problem in check(sound):
             builder.report(problem.path, problem.value, problem.message, problem.suggestion)
     if builder.problems:
         raise ConfigError(sorted(builder.problems, key=_place))
     return hashed(built)
+
+
+def _sound_part(config: Config, problems: Sequence[Problem]) -> Config:
+    """Return ``config`` without the datasets and transforms that have problems already."""
+    paths = [p.path for p in problems]
+
+    def is_sound(path: str) -> bool:
+        return not any(p == path or p.startswith((f"{path}.", f"{path}[")) for p in paths)
+
+    return replace(
+        config,
+        datasets={n: d for n, d in config.datasets.items() if is_sound(f"datasets.{n}")},
+        transforms=tuple(t for t in config.transforms if is_sound(f"transforms.{t.name}")),
+    )
 
 
 def _place(problem: Problem) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from thadam_ros.config.kinds import NAME_PATTERN, Expanded, Kind, Refused, Text, nearest
 
-#: Scalar column types (spec 3.2); ``list<T>`` nests them.
+#: Scalar column types (spec 3.2); or ``list<T>`` of one.
 COLUMN_TYPES: Final = (
     "boolean",
     "int",
@@ -64,17 +64,17 @@ class Pointer:
 
 
 class ColumnType:
-    """A column type: a scalar or ``list<T>``."""
+    """A column type: a scalar or ``list<T>`` of scalars."""
 
     ros_type = "string"
 
     def check(self, value: object) -> str:
         if isinstance(value, str) and len(value) <= 200:
-            inner, depth = value.replace(" ", ""), 0
-            while inner.startswith("list<") and inner.endswith(">") and depth < 8:
-                inner, depth = inner[5:-1], depth + 1
+            inner, in_list = value.replace(" ", ""), False
+            if inner.startswith("list<") and inner.endswith(">"):
+                inner, in_list = inner[5:-1], True
             if inner in COLUMN_TYPES:
-                return "list<" * depth + inner + ">" * depth
+                return f"list<{inner}>" if in_list else inner
             raise Refused(f"is not a column type; valid: {self.describe()}", self._nearest(inner))
         raise Refused(f"must be a column type; valid: {self.describe()}")
 
@@ -97,7 +97,7 @@ class ColumnType:
 
     def schema(self) -> dict[str, object]:
         names = "|".join(COLUMN_TYPES)
-        pattern = rf"^(list<\s*)*({names})(\s*>)*$"
+        pattern = rf"^(({names})|list<\s*({names})\s*>)$"
         return {
             "anyOf": [
                 {"type": "string", "pattern": pattern},

@@ -10,7 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from thadam_ros.config.checks import datasets, edge, sinks
 from thadam_ros.config.schema import Config
 from thadam_ros.errors import Problem
 
-CHECKS: Final[tuple[Callable[[Config], list[Problem]], ...]] = ()
+CHECKS: Final[tuple[Callable[[Config], list[Problem]], ...]] = (
+    edge.check_presence,
+    edge.check_wal,
+    edge.check_sources,
+    datasets.check_matches,
+    datasets.check_fields,
+    datasets.check_columns,
+    datasets.check_events,
+    sinks.check_sinks,
+    sinks.check_transforms,
+    sinks.check_files,
+    edge.check_quarantine,
+)
