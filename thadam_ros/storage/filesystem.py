@@ -7,9 +7,18 @@ callers decide what ENOSPC, EIO and the rest mean.
 
 from __future__ import annotations
 
+import mmap
 import os
 from collections.abc import Sequence
 from typing import Protocol
+
+
+class PageMap(Protocol):
+    """Bytes of a file that follow what other processes write into it."""
+
+    def __getitem__(self, key: slice) -> bytes: ...
+
+    def close(self) -> None: ...
 
 
 class FileSystem(Protocol):
@@ -20,6 +29,9 @@ class FileSystem(Protocol):
     def close(self, fd: int) -> None: ...
 
     def pread(self, fd: int, size: int, offset: int) -> bytes: ...
+
+    def map_readonly(self, fd: int, size: int) -> PageMap:
+        """Map the first ``size`` bytes, shared with every process; outlives ``fd``."""
 
     def pwrite_all(self, fd: int, buffers: Sequence[bytes | bytearray | memoryview], offset: int) -> int:
         """Write all buffers one after another at ``offset``; return the bytes written."""
@@ -69,6 +81,9 @@ class OsFileSystem:
             size -= len(chunk)
             offset += len(chunk)
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+    def map_readonly(self, fd: int, size: int) -> PageMap:
+        return mmap.mmap(fd, size, mmap.MAP_SHARED, mmap.PROT_READ)
 
     def pwrite_all(self, fd: int, buffers: Sequence[bytes | bytearray | memoryview], offset: int) -> int:
         pending = [memoryview(b).cast("B") for b in buffers if len(b)]

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Going through a log's segments in order, up to a durable mark that moves.
+
+(Not to be confused with a chain's cursor file: this is a place in the files, held in memory.)
+"""
+
+from __future__ import annotations
+
+import os
+
+from thadam_ros.errors import FormatError
+from thadam_ros.model.position import BEFORE_ALL, Position
+from thadam_ros.storage.filesystem import FileSystem
+from thadam_ros.wal.layout import (
+    SEGMENT_COPY_BYTES,
+    SEGMENT_HEADER_BYTES,
+    SegmentHeader,
+    SegmentName,
+    list_segments,
+    parse_segment_copy,
+)
+from thadam_ros.wal.mark import Mark
+from thadam_ros.wal.ranges import DamagedRange, Gap
+from thadam_ros.wal.segment import READ_AHEAD_BYTES, Extent, Found, SegmentWalk
+
+
+def read_segment_header(fs: FileSystem, directory: str, name: SegmentName) -> SegmentHeader | None:
+    """Return the header of a segment, None when neither copy verifies.
+
+    Raises:
+        FormatError: The segment has another version.
+        OSError: From the filesystem.
+    """
+    path = os.path.join(directory, name.filename)
+    fd = fs.open(path, os.O_RDONLY)
+    try:
+        data = fs.pread(fd, SEGMENT_HEADER_BYTES, 0)
+    finally:
+        fs.close(fd)
+    return parse_segment_copy(data[:SEGMENT_COPY_BYTES], path) or parse_segment_copy(
+        data[SEGMENT_COPY_BYTES:], path
+    )
+
+
+def closed_extent(
+    fs: FileSystem,
+    directory: str,
+    name: SegmentName,
+    following: SegmentName | None,
+    durable: Position | None,
+) -> Extent:
+    """Return how much of ``name`` belongs to the log when ``following`` comes after it.
+
+    The next segment's header says how long this one was, so that a cut is seen even where it
+    fell between two frames, and a suspect's tail is never read.
+
+    Raises:
+        FormatError: The next segment has another version.
+        OSError: From the filesystem.
+    """
+    size = fs.size(os.path.join(directory, name.filename))
+    if following is None:
+        return Extent(size, None, durable)
+    same_epoch = following.ordinal == name.ordinal
+    header = read_segment_header(fs, directory, following)
+    if header is None:
+        return Extent(size, following.first - 1 if same_epoch else None, durable)
+    if header.follows(name):
+        return Extent(header.previous_bytes, following.first - 1 if same_epoch else None, durable)
+    # A segment is missing between the two; it began where its own name said.
+    missing = header.previous_ordinal, header.previous_first
+    if missing[0] == name.ordinal and missing[1] > name.first:
+        return Extent(size, missing[1] - 1, durable)
+    return Extent(size, None, durable)
+
+
+class LogCursor:
+    """Frame headers, damage and gaps of a log after a position.
+
+    :meth:`advance` shows a frame, ``walk.load`` or ``walk.skip`` passes it. Ranges and gaps that
+    lie wholly at or before ``after`` are passed in silence: they were met on the way there.
+
+    Attributes:
+        walk: The segment at hand, None before the first.
+        extent: Its extent at the last :meth:`advance`.
+        segments_entered: Moves with each segment: references are scoped to one.
+    """
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        after: Position,
+        *,
+        read_ahead: int = READ_AHEAD_BYTES,
+    ) -> None:
+        self._fs = fs
+        self._directory = directory
+        self._after = after
+        self._read_ahead = read_ahead
+        self._closed: Extent | None = None
+        self._left: tuple[SegmentName, int] | None = None
+        self.walk: SegmentWalk | None = None
+        self.extent = Extent(0, None, None)
+        self.segments_entered = 0
+
+    def advance(self, mark: Mark) -> Found | DamagedRange | Gap | None:
+        """Return the next frame, bad range or gap; None when nothing durable is left.
+
+        Raises:
+            FormatError: A file is not ours or of another version.
+            OSError: From the filesystem.
+        """
+        while True:
+            walk = self.walk
+            if walk is None:
+                walk, gap = self._enter(mark)
+                if walk is None:
+                    return None
+                if gap is not None and gap.last > self._after:
+                    return gap
+            key = walk.name.ordinal, walk.name.first
+            end = mark.segment_ordinal, mark.segment_first
+            if key >= end:
+                self.extent = Extent(
+                    mark.offset if key == end else 0,
+                    mark.position.frame if mark.position.ordinal == walk.name.ordinal else None,
+                    mark.position,
+                )
+            elif self._closed is None:
+                following = self._next_after(walk.name, end)
+                self._closed = self.extent = closed_extent(
+                    self._fs, self._directory, walk.name, following, mark.position
+                )
+            item = walk.advance(self.extent)
+            if isinstance(item, DamagedRange):
+                if item.first is None or item.last is None or item.last > self._after:
+                    return item
+            elif item is not None:
+                return item
+            elif key >= end:
+                return None
+            else:
+                self._left = walk.name, walk.expected
+                self.close()
+
+    def close(self) -> None:
+        """Close the file at hand; may be called again."""
+        if self.walk is not None:
+            self.walk.close()
+            self.walk = None
+
+    def _next_after(self, name: SegmentName, end: tuple[int, int]) -> SegmentName | None:
+        for segment in list_segments(self._fs, self._directory):
+            if segment > name and segment[:2] <= end:
+                return segment
+        return None
+
+    def _enter(self, mark: Mark) -> tuple[SegmentWalk | None, Gap | None]:
+        """Open the next segment up to the mark's, if there is one; say what is missing before."""
+        end = mark.segment_ordinal, mark.segment_first
+        names = [s for s in list_segments(self._fs, self._directory) if s[:2] <= end]
+        gap: Gap | None = None
+        if self._left is None:
+            wanted = self._after.ordinal, self._after.frame + 1
+            before = [name for name in names if name[:2] <= wanted]
+            if not names:
+                return None, None
+            name = before[-1] if before else names[0]
+            if not before and self._after != BEFORE_ALL:
+                gap = _gap(Position(*wanted), name)
+        else:
+            left, expected = self._left
+            following = [name for name in names if name > left]
+            if not following:
+                return None, None
+            name = following[0]
+            gap = self._gap_between(left, expected, name)
+        try:
+            walk = SegmentWalk(self._fs, self._directory, name, read_ahead=self._read_ahead)
+        except FileNotFoundError:
+            # Deleted since it was listed: the next call finds what comes after it.
+            return None, None
+        try:
+            walk.refuse_foreign()
+        except FormatError:
+            walk.close()
+            raise
+        self.walk = walk
+        self._closed = None
+        self.segments_entered += 1
+        return walk, gap
+
+    def _gap_between(self, left: SegmentName, expected: int, name: SegmentName) -> Gap | None:
+        if name.ordinal == left.ordinal:
+            return _gap(Position(left.ordinal, expected), name) if expected < name.first else None
+        header = read_segment_header(self._fs, self._directory, name)
+        complete = name.first == 0 if header is None else header.follows(left)
+        return None if complete else _gap(Position(left.ordinal, expected), name)
+
+
+def _gap(first: Position, name: SegmentName) -> Gap:
+    return Gap(first, Position(name.ordinal, name.first - 1), name.filename)

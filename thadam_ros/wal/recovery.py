@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a writer does before it writes: find the end of the log and make it whole (spec 2).
+
+Only the newest segment is scanned, frame by frame, so start-up does not grow with the backlog.
+The recovery never appends to what it found: the writer begins a fresh segment.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from thadam_ros.model.position import Position
+from thadam_ros.storage.atomic import TEMP_SUFFIX
+from thadam_ros.storage.filesystem import FileSystem
+from thadam_ros.wal.layout import KIND_DATA, SegmentName, list_segments
+from thadam_ros.wal.mark import Mark, load_mark
+from thadam_ros.wal.ranges import DAMAGED, TORN, DamagedRange
+from thadam_ros.wal.segment import Extent, Found, SegmentWalk
+
+TORN_SUFFIX: Final = ".torn"
+DAMAGED_SUFFIX: Final = ".damaged"
+_COPY_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """The end of the log, whole and synced.
+
+    Attributes:
+        mark: Where the log ends; not yet exposed.
+        ranges: Torn tails, now in ``.torn`` files, and damage, copied to ``.damaged`` files.
+        frames: Intact data frames in the newest segment.
+        new_epoch: A cursor lay beyond the end, so the next frame begins a new epoch.
+    """
+
+    mark: Mark
+    ranges: tuple[DamagedRange, ...] = ()
+    frames: int = 0
+    new_epoch: bool = False
+
+
+def recover(
+    fs: FileSystem,
+    directory: str,
+    *,
+    cursors: Sequence[Position],
+    draw_epoch: Callable[[], int],
+) -> Recovered:
+    """Bring the newest segment of ``directory`` in order and say where the log ends.
+
+    Call it under the log's lock. May be called again: a second run finds nothing torn.
+
+    Raises:
+        FormatError: A file is not ours or of another version.
+        OSError: From the filesystem, ENOSPC included: a torn tail is never dropped unsaved.
+    """
+    for leftover in fs.listdir(directory):
+        if leftover.endswith(TEMP_SUFFIX):
+            fs.unlink(os.path.join(directory, leftover))
+    known = load_mark(fs, directory)
+    ranges: list[DamagedRange] = []
+    segments = list_segments(fs, directory)
+    end: Mark | None = None
+    frames = 0
+    while segments and end is None:
+        name = segments.pop()
+        mark = _mark_for(known, name)
+        end, frames = _recover_segment(fs, directory, name, mark, ranges)
+    if end is None:
+        # No frame at all: a fresh log, or an epoch without frames yet.
+        end = known or Mark(draw_epoch(), Position(0, -1), 0, -1, 0)
+    elif known is not None and known.position.ordinal > end.position.ordinal:
+        # A new epoch was begun and got no frame: it stays.
+        end = end._replace(epoch=known.epoch, position=known.position)
+    beyond = [cursor for cursor in cursors if cursor > end.position]
+    if beyond:
+        ordinal = max(end.position.ordinal, max(beyond).ordinal) + 1
+        end = end._replace(epoch=draw_epoch(), position=Position(ordinal, -1))
+    return Recovered(end, tuple(ranges), frames, bool(beyond))
+
+
+def _mark_for(known: Mark | None, name: SegmentName) -> Mark | None:
+    """Return the mark unless it speaks of another log than ``name``."""
+    if known is None:
+        return None
+    if known.position.ordinal == name.ordinal and known.epoch != name.epoch:
+        return None
+    return known
+
+
+def _recover_segment(
+    fs: FileSystem,
+    directory: str,
+    name: SegmentName,
+    mark: Mark | None,
+    ranges: list[DamagedRange],
+) -> tuple[Mark | None, int]:
+    """Return the end of the log in ``name`` and its intact frames; None when all of it is torn."""
+    here = mark is not None and (mark.segment_ordinal, mark.segment_first) == name[:2]
+    with_mark = mark if here else None
+    walk = SegmentWalk(fs, directory, name)
+    try:
+        exposed = None if mark is None else mark.position
+        above = exposed is None or Position(name.ordinal, name.first) > exposed
+        if not above:
+            walk.refuse_foreign()
+        limit = max(walk.size, 0 if with_mark is None else with_mark.offset)
+        last = None
+        if exposed is not None and exposed.ordinal > name.ordinal:
+            # The epoch is over: this segment ended it, nothing of it can be torn.
+            exposed = Position(name.ordinal, (1 << 62))
+        found, frames, tail = _scan(walk, Extent(limit, last, exposed))
+        expected, size = walk.expected, walk.size
+    finally:
+        walk.close()
+    if above and expected == name.first:
+        _move_whole(fs, directory, name, size, ranges)
+        return None, 0
+    frame = expected - 1
+    if with_mark is not None:
+        frame = max(frame, with_mark.position.frame)
+        found = [_bounded(item, with_mark.position) for item in found]
+    _keep_damage(fs, directory, found)
+    path = os.path.join(directory, name.filename)
+    end = size
+    for item in found:
+        if item.kind == TORN:
+            end = item.start
+            if item.start < size:
+                _copy_range(fs, path, item.start, size, f"{path}.{item.start}{TORN_SUFFIX}")
+    ranges.extend(found)
+    durable_end = with_mark.offset if with_mark is not None else 0
+    _settle(fs, path, min(tail, durable_end), tail, end)
+    fs.fsync_dir(directory)
+    return (
+        Mark(
+            name.epoch,
+            Position(name.ordinal, frame),
+            name.ordinal,
+            name.first,
+            max(end, durable_end),
+        ),
+        frames,
+    )
+
+
+def _bounded(item: DamagedRange, durable: Position) -> DamagedRange:
+    """Name the last frame lost at the damaged end of a log, which the mark knows."""
+    if item.kind != DAMAGED or item.first is None or item.last is not None:
+        return item
+    return DamagedRange(item.file, item.start, item.end, item.kind, item.first, durable)
+
+
+def _scan(walk: SegmentWalk, extent: Extent) -> tuple[list[DamagedRange], int, int]:
+    """Walk the segment; return the bad ranges, the intact data frames and where the last ends."""
+    found: list[DamagedRange] = []
+    frames = 0
+    tail = 0
+    while (item := walk.advance(extent)) is not None:
+        if isinstance(item, Found):
+            body = walk.load(item, extent)
+            if not isinstance(body, DamagedRange):
+                frames += item.header.kind == KIND_DATA
+                tail = item.end
+                continue
+            item = body
+        found.append(item)
+    return found, frames, tail
+
+
+def _move_whole(
+    fs: FileSystem, directory: str, name: SegmentName, size: int, ranges: list[DamagedRange]
+) -> None:
+    """Move a segment aside in which nothing was ever exposed and nothing is intact."""
+    path = os.path.join(directory, name.filename)
+    fs.rename(path, _free_name(fs, f"{path}.0{TORN_SUFFIX}"))
+    fs.fsync_dir(directory)
+    ranges.append(DamagedRange(name.filename, 0, size, TORN, Position(name.ordinal, name.first)))
+
+
+def _settle(fs: FileSystem, path: str, start: int, tail: int, end: int) -> None:
+    """Cut the file at ``end`` and make what stays durable.
+
+    What lies above the mark is written again in place first: after a failed fsync the kernel
+    keeps such pages as clean, and another fsync would return without writing them.
+    """
+    fd = fs.open(path, os.O_RDWR)
+    try:
+        while start < tail:
+            data = fs.pread(fd, min(_COPY_BYTES, tail - start), start)
+            if not data:
+                break
+            fs.pwrite_all(fd, [data], start)
+            start += len(data)
+        if end < fs.size(path):
+            fs.ftruncate(fd, end)
+        fs.fsync(fd)
+    finally:
+        fs.close(fd)
+
+
+def _keep_damage(fs: FileSystem, directory: str, found: Sequence[DamagedRange]) -> None:
+    """Copy damaged bytes beside the segment, so that they outlive its deletion."""
+    for item in found:
+        if item.kind != DAMAGED or item.start == item.end:
+            continue
+        path = os.path.join(directory, item.file)
+        target = f"{path}.{item.start}-{item.end}{DAMAGED_SUFFIX}"
+        if not fs.exists(target):
+            _copy_range(fs, path, item.start, min(item.end, fs.size(path)), target)
+
+
+def _copy_range(fs: FileSystem, path: str, start: int, end: int, target: str) -> None:
+    if end <= start:
+        return
+    target = _free_name(fs, target)
+    temp = target + TEMP_SUFFIX
+    source = fs.open(path, os.O_RDONLY)
+    try:
+        fd = fs.open(temp, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        try:
+            at = start
+            while at < end:
+                data = fs.pread(source, min(_COPY_BYTES, end - at), at)
+                if not data:
+                    break
+                fs.pwrite_all(fd, [data], at - start)
+                at += len(data)
+            fs.fsync(fd)
+        finally:
+            fs.close(fd)
+    finally:
+        fs.close(source)
+    fs.rename(temp, target)
+    fs.fsync_dir(os.path.dirname(target))
+
+
+def _free_name(fs: FileSystem, target: str) -> str:
+    """Return ``target``, or a name beside it: bytes set aside earlier are never overwritten."""
+    name, number = target, 1
+    while fs.exists(name):
+        stem, suffix = os.path.splitext(target)
+        name, number = f"{stem}.{number}{suffix}", number + 1
+    return name

@@ -1,0 +1,462 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one writer of a log: accepts batches from any thread, makes them durable in its own."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from thadam_ros.config.schema import WalConfig
+from thadam_ros.errors import StorageFullError
+from thadam_ros.model.clock import Clock
+from thadam_ros.model.message import SourceBatch, TopicDeclaration
+from thadam_ros.model.position import Position
+from thadam_ros.storage.filesystem import FileSystem
+from thadam_ros.storage.lock import DirectoryLock
+from thadam_ros.wal.encode import (
+    Accepted,
+    Compressor,
+    EncodedFrame,
+    Stamp,
+    batch_bytes,
+    check_batch,
+    encode_frame,
+    group_batches,
+    publisher_entry,
+    topic_entry,
+)
+from thadam_ros.wal.layout import list_segments
+from thadam_ros.wal.log import LogFailedError, SegmentLog, is_full
+from thadam_ros.wal.ranges import DAMAGED, TORN, DamagedRange
+from thadam_ros.wal.recovery import Recovered, recover
+from thadam_ros.wal.statistics import WalStatistics
+
+#: What may wait for its commit before append refuses.
+PENDING_BYTES_MAX: Final = 64 << 20
+#: Publishers come and go for as long as the process lives; later ones get reference 0.
+PUBLISHERS_MAX: Final = 1 << 17
+#: A full disk is tried again after this long, doubled up to the second figure.
+_RETRY_FIRST_NS: Final = 100_000_000
+_RETRY_LAST_NS: Final = 5_000_000_000
+
+
+def draw_random_epoch() -> int:
+    """Return a random non-zero 63-bit integer (spec 1.2)."""
+    return secrets.randbits(63) or 1
+
+
+class WalWriter:
+    """The log's only writer. Every method may be called from any thread.
+
+    Attributes:
+        epoch, ordinal: Of every frame that is written from now on.
+        recovered: What the recovery found at open.
+    """
+
+    @classmethod
+    def open(
+        cls,
+        directory: str,
+        config: WalConfig,
+        *,
+        fs: FileSystem,
+        clock: Clock,
+        clock_synced: Callable[[], bool],
+        on_durable: Callable[[], None] | None = None,
+        draw_epoch: Callable[[], int] = draw_random_epoch,
+        cursors: Sequence[Position] = (),
+        pending_bytes_max: int = PENDING_BYTES_MAX,
+    ) -> WalWriter:
+        """Take the lock, recover the newest segment, expose it and start the writer thread.
+
+        Args:
+            clock_synced: Asked once per accepted batch; must not block.
+            on_durable: Called in the writer thread after the durable mark moved.
+            cursors: Cursors of all chains; one beyond the end of the log begins a new epoch.
+
+        Raises:
+            LockHeldError: Another writer has the log.
+            FormatError: A file is not ours or of another version.
+            StorageFullError: The disk is too full to move a torn tail aside.
+            OSError: From the filesystem.
+        """
+        fs.makedirs(directory)
+        lock = DirectoryLock(directory, "thadam WAL writer")
+        try:
+            try:
+                recovered = recover(fs, directory, cursors=cursors, draw_epoch=draw_epoch)
+                writer = cls(
+                    directory,
+                    config,
+                    fs=fs,
+                    clock=clock,
+                    clock_synced=clock_synced,
+                    on_durable=on_durable,
+                    recovered=recovered,
+                    lock=lock,
+                    pending_bytes_max=pending_bytes_max,
+                )
+            except OSError as exc:
+                raise _storage_error(exc) from exc
+        except BaseException:
+            lock.release()
+            raise
+        writer._thread.start()
+        return writer
+
+    def __init__(
+        self,
+        directory: str,
+        config: WalConfig,
+        *,
+        fs: FileSystem,
+        clock: Clock,
+        clock_synced: Callable[[], bool],
+        on_durable: Callable[[], None] | None,
+        recovered: Recovered,
+        lock: DirectoryLock,
+        pending_bytes_max: int,
+    ) -> None:
+        self.recovered = recovered
+        self.epoch = recovered.mark.epoch
+        self.ordinal = recovered.mark.position.ordinal
+        self._config = config
+        self._clock = clock
+        self._clock_synced = clock_synced
+        self._on_durable = on_durable
+        self._lock = lock
+        self._pending_bytes_max = pending_bytes_max
+        self._boot_id = clock.boot_id()
+        self._compressor = Compressor() if config.compression == "zstd" else None
+        # Guards everything below; never held during I/O.
+        self._changed = threading.Condition()
+        self._waiting: deque[Accepted] = deque()
+        self._waiting_bytes = 0
+        self._waiting_since_ns = 0
+        self._taken: list[Accepted] = []
+        self._taken_bytes = 0
+        self._accepted = 0
+        self._settled = 0
+        self._flush_upto = 0
+        self._closing = False
+        self._failed = False
+        self._full = False
+        self._stopped = False
+        self._refused_batches = 0
+        self._refused_records = 0
+        self._lost_records = 0
+        self._malformed = 0
+        self._publishers_refused = 0
+        self._storage_refusals = 0
+        self._callback_errors = 0
+        self._last_commit_ns = 0
+        self._longest_commit_ns = 0
+        self._thread_error = ""
+        self._topics: dict[TopicDeclaration, int] = {}
+        self._topic_entries: list[TopicDeclaration] = []
+        self._publishers: dict[bytes, int] = {}
+        self._publisher_entries: list[bytes] = []
+        self._log = SegmentLog(
+            fs,
+            directory,
+            recovered.mark,
+            segment_bytes=config.segment_bytes,
+            segments=len(list_segments(fs, directory)),
+            declare=self._declarations,
+            time_ns=clock.time_ns,
+        )
+        self._thread = threading.Thread(
+            target=self._run, name=f"wal-writer {os.path.basename(directory)}", daemon=False
+        )
+
+    @property
+    def durable(self) -> Position:
+        """Last durable position; ``(ordinal, -1)`` while the epoch has none."""
+        return self._log.mark.position
+
+    def declare_topic(self, declaration: TopicDeclaration) -> int:
+        """Return the reference of ``declaration``, from 1; the same one for an equal one."""
+        with self._changed:
+            ref = self._topics.get(declaration)
+            if ref is None:
+                self._topic_entries.append(declaration)
+                ref = self._topics[declaration] = len(self._topic_entries)
+            return ref
+
+    def declare_publisher(self, gid: bytes) -> int:
+        """Return the reference of ``gid``, from 1; 0 (unknown) once the table is full."""
+        with self._changed:
+            ref = self._publishers.get(gid)
+            if ref is None:
+                if len(self._publisher_entries) >= PUBLISHERS_MAX:
+                    self._publishers_refused += 1
+                    return 0
+                self._publisher_entries.append(gid)
+                ref = self._publishers[gid] = len(self._publisher_entries)
+            return ref
+
+    def append(self, batch: SourceBatch) -> bool:
+        """Accept ``batch`` for the next commit, or refuse it whole; never waits for I/O.
+
+        The batch belongs to the writer afterwards. A batch larger than the ceiling is accepted
+        when nothing else waits.
+
+        Returns:
+            False when refused (counted): the ceiling is reached, the writer failed or closed.
+
+        Raises:
+            ValueError: The batch's lists do not belong together.
+        """
+        check_batch(batch)
+        if not len(batch):
+            return True
+        size = batch_bytes(batch)
+        stamp = Stamp(
+            self._clock.time_ns(), self._clock.boottime_ns(), self._boot_id, self._clock_synced()
+        )
+        with self._changed:
+            pending = self._waiting_bytes + self._taken_bytes
+            if (
+                self._failed
+                or self._closing
+                or (pending and pending + size > self._pending_bytes_max)
+            ):
+                self._refused_batches += 1
+                self._refused_records += len(batch)
+                return False
+            first = not self._waiting
+            self._waiting.append(Accepted(batch, stamp, size))
+            self._waiting_bytes += size
+            self._accepted += 1
+            if first:
+                self._waiting_since_ns = self._clock.monotonic_ns()
+            # The writer needs waking only to start its interval or to cut it short.
+            if first or self._waiting_bytes >= self._config.commit_bytes:
+                self._changed.notify_all()
+            return True
+
+    def flush(self, timeout_s: float) -> bool:
+        """Commit now; True when everything accepted before the call is durable in time."""
+        with self._changed:
+            upto = self._accepted
+            self._flush_upto = max(self._flush_upto, upto)
+            self._changed.notify_all()
+            self._changed.wait_for(
+                lambda: self._settled >= upto or self._failed or self._stopped, timeout_s
+            )
+            return self._settled >= upto and not self._failed
+
+    def close(self) -> None:
+        """Commit what waits, sync, join the thread, give the lock back; may be called again.
+
+        What a full disk still refuses is counted as lost.
+        """
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._lock.release()
+
+    def statistics(self) -> WalStatistics:
+        """Return a snapshot."""
+        log, recovered = self._log.counters, self.recovered
+        torn = [item for item in recovered.ranges if item.kind == TORN]
+        damaged = [item for item in recovered.ranges if item.kind == DAMAGED]
+        with self._changed:
+            return WalStatistics(
+                alive=self._thread.is_alive(),
+                failed=self._failed,
+                storage_full=self._full,
+                first_error=log.first_error or self._thread_error,
+                last_error=self._thread_error or log.last_error,
+                durable=self._log.mark.position,
+                frames=log.frames,
+                records=log.records,
+                bytes=log.bytes,
+                pending_batches=len(self._waiting) + len(self._taken),
+                pending_bytes=self._waiting_bytes + self._taken_bytes,
+                pending_bytes_max=self._pending_bytes_max,
+                refused_batches=self._refused_batches,
+                refused_records=self._refused_records,
+                lost_records=self._lost_records,
+                malformed_batches=self._malformed,
+                publishers_refused=self._publishers_refused,
+                fsyncs=log.fsyncs,
+                commits=log.commits,
+                commit_faults=log.faults,
+                storage_refusals=self._storage_refusals,
+                suspect_segments=log.suspects,
+                callback_errors=self._callback_errors,
+                last_commit_ns=self._last_commit_ns,
+                longest_commit_ns=self._longest_commit_ns,
+                segments=log.segments,
+                segment_bytes=self._log.segment_size,
+                torn_ranges=len(torn),
+                torn_bytes=_total(torn),
+                damaged_ranges=len(damaged),
+                damaged_bytes=_total(damaged),
+                recovered_frames=recovered.frames,
+                new_epoch=recovered.new_epoch,
+            )
+
+    def _declarations(self, topics: bool, refs: Sequence[int]) -> list[dict[str, object]]:
+        """Return what is known of ``refs``; an unknown one stays undeclared in the log."""
+        with self._changed:
+            if topics:
+                return [
+                    topic_entry(ref, self._topic_entries[ref - 1])
+                    for ref in refs
+                    if 0 < ref <= len(self._topic_entries)
+                ]
+            return [
+                publisher_entry(ref, self._publisher_entries[ref - 1])
+                for ref in refs
+                if 0 < ref <= len(self._publisher_entries)
+            ]
+
+    def _run(self) -> None:
+        """Thread body: whatever happens in a commit ends here, with the reason kept."""
+        try:
+            while self._take():
+                self._commit()
+        except BaseException as exc:  # noqa: BLE001 - the component's edge (spec 1.6)
+            self._thread_error = f"{type(exc).__name__}: {exc}"
+            self._fail()
+        finally:
+            try:
+                self._log.close()
+            except OSError as exc:
+                self._thread_error = self._thread_error or f"{type(exc).__name__}: {exc}"
+            with self._changed:
+                self._stopped = True
+                self._changed.notify_all()
+
+    def _take(self) -> bool:
+        """Wait for a commit to be due and take its batches; False at the end."""
+        config = self._config
+        with self._changed:
+            while True:
+                urgent = self._closing or self._flush_upto > self._settled
+                if self._waiting:
+                    due_ns = self._waiting_since_ns + config.commit_interval_ns
+                    left_ns = due_ns - self._clock.monotonic_ns()
+                    if (
+                        urgent
+                        or config.commit == "each"
+                        or self._waiting_bytes >= config.commit_bytes
+                        or left_ns <= 0
+                    ):
+                        break
+                    self._changed.wait(left_ns / 1e9)
+                elif self._closing or self._failed:
+                    return False
+                else:
+                    self._changed.wait()
+            self._taken = list(self._waiting)
+            self._taken_bytes = self._waiting_bytes
+            self._waiting.clear()
+            self._waiting_bytes = 0
+            return True
+
+    def _commit(self) -> None:
+        started_ns = self._clock.monotonic_ns()
+        taken = self._taken
+        frames = self._encode(taken)
+        steps = [[frame] for frame in frames] if self._config.commit == "each" else [frames]
+        for step in steps:
+            if step and not self._write(step):
+                return
+        duration_ns = self._clock.monotonic_ns() - started_ns
+        with self._changed:
+            self._settled += len(taken)
+            self._taken, self._taken_bytes = [], 0
+            self._last_commit_ns = duration_ns
+            self._longest_commit_ns = max(self._longest_commit_ns, duration_ns)
+            self._changed.notify_all()
+
+    def _encode(self, taken: Sequence[Accepted]) -> list[EncodedFrame]:
+        """Return the frames of one commit; a batch that cannot be encoded is left out, counted."""
+        if self._config.commit == "each":
+            groups = [[accepted] for accepted in taken]
+        else:
+            groups = list(group_batches(taken, self._config.commit_bytes))
+        frames: list[EncodedFrame] = []
+        for group in groups:
+            try:
+                frames.append(encode_frame(group, self._compressor))
+            except (OverflowError, TypeError):
+                frames += self._encode_singly(group)
+        return frames
+
+    def _encode_singly(self, group: Sequence[Accepted]) -> list[EncodedFrame]:
+        frames: list[EncodedFrame] = []
+        for accepted in group:
+            try:
+                frames.append(encode_frame([accepted], self._compressor))
+            except (OverflowError, TypeError) as exc:
+                with self._changed:
+                    self._malformed += 1
+                    self._lost_records += len(accepted.batch)
+                self._log.counters.last_error = f"{type(exc).__name__}: {exc}"
+        return frames
+
+    def _write(self, frames: Sequence[EncodedFrame]) -> bool:
+        """Make ``frames`` durable, however long a full disk lasts; False when given up."""
+        retry_ns = _RETRY_FIRST_NS
+        while True:
+            try:
+                self._log.write(frames)
+            except StorageFullError:
+                if not self._wait_for_space(retry_ns):
+                    return False
+                retry_ns = min(2 * retry_ns, _RETRY_LAST_NS)
+            except LogFailedError:
+                self._fail()
+                return False
+            else:
+                break
+        self._full = False
+        if self._on_durable is not None:
+            try:
+                self._on_durable()
+            except BaseException as exc:  # noqa: BLE001 - a listener must not end the log
+                with self._changed:
+                    self._callback_errors += 1
+                self._log.counters.last_error = f"on_durable: {type(exc).__name__}: {exc}"
+        return True
+
+    def _wait_for_space(self, retry_ns: int) -> bool:
+        """Pause after a refusal; False when closing, then what waits is lost and counted."""
+        with self._changed:
+            self._full = True
+            self._storage_refusals += 1
+            if not self._closing:
+                self._changed.wait_for(lambda: self._closing, retry_ns / 1e9)
+                return True
+        self._fail()
+        return False
+
+    def _fail(self) -> None:
+        """Stop accepting; everything that waits is lost and counted."""
+        with self._changed:
+            self._failed = True
+            lost = [*self._taken, *self._waiting]
+            self._lost_records += sum(len(accepted.batch) for accepted in lost)
+            self._taken, self._taken_bytes = [], 0
+            self._waiting.clear()
+            self._waiting_bytes = 0
+            self._changed.notify_all()
+
+
+def _total(ranges: Sequence[DamagedRange]) -> int:
+    return sum(item.end - item.start for item in ranges)
+
+
+def _storage_error(error: OSError) -> OSError | StorageFullError:
+    """Return ``error``, or its transient form when it means that the disk is full."""
+    return StorageFullError(str(error)) if is_full(error) else error
