@@ -14,7 +14,7 @@ from thadam_ros.model.position import Position
 from thadam_ros.model.states import ComponentStatistics
 from thadam_ros.runtime.chain_runner import ChainRunner, StepResult
 from thadam_ros.runtime.clock_state import clock_synced_probe
-from thadam_ros.runtime.loading import LoadedConfig
+from thadam_ros.runtime.loading import LoadedConfig, save_lock
 from thadam_ros.runtime.status_files import write_status
 from thadam_ros.storage.atomic import replace_durably
 from thadam_ros.storage.filesystem import FileSystem, OsFileSystem
@@ -62,7 +62,10 @@ def open_wal(
 
 
 def save_merged_config(loaded: LoadedConfig, fs: FileSystem) -> str:
-    """Write the configuration as loaded to ``config/<hash>.yaml``; return the path.
+    """Write the configuration as loaded to ``config/<hash>.yaml``, and its lock file.
+
+    Returns:
+        The path of the merged configuration.
 
     Raises:
         OSError: From the filesystem.
@@ -73,6 +76,7 @@ def save_merged_config(loaded: LoadedConfig, fs: FileSystem) -> str:
     path = os.path.join(directory, f"{config.config_hash}.yaml")
     if not fs.exists(path):
         replace_durably(fs, path, loaded.merged_yaml.encode())
+    save_lock(loaded, fs)
     return path
 
 
