@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from rosbags.interfaces import Nodetype
 from rosbags.typesys import TypesysError, get_types_from_idl
@@ -65,8 +65,8 @@ def parse_idl(text: str) -> Mapping[str, StructDefinition]:
     return structs
 
 
-def _convert(desc: object) -> FieldType:
-    kind, detail = desc  # type: ignore[misc]
+def _convert(desc: tuple[Any, Any]) -> FieldType:
+    kind, detail = desc
     if kind in (Nodetype.ARRAY, Nodetype.SEQUENCE):
         inner, count = detail
         element = _convert(inner)

@@ -23,8 +23,8 @@ from thadam_ros.errors import RecordError
 NESTING_MAX: Final = 32
 #: Members of the message with every nested structure written out once per use.
 MEMBERS_MAX: Final = 16_384
-#: No message can hold more (RTPS serialized payloads and string lengths are 32 bit).
-WIRE_BYTES_MAX: Final = (1 << 32) - 1
+#: More than any payload may have; also keeps every product with a uint32 count inside int64.
+WIRE_BYTES_MAX: Final = (1 << 31) - 1
 
 
 def minimum_sizes(structs: Mapping[str, StructDefinition], root: str) -> dict[str, int]:
@@ -62,8 +62,9 @@ def check_limits(structs: Mapping[str, StructDefinition], root: str) -> None:
     _visit(structs, root, (), sizes, members)
     if members[root] > MEMBERS_MAX:
         raise _invalid(f"{root} has more than {MEMBERS_MAX} members, nested ones included")
-    if sizes[root] > WIRE_BYTES_MAX:
-        raise _invalid(f"{root} takes more than {WIRE_BYTES_MAX} bytes")
+    for name, size in sizes.items():
+        if size > WIRE_BYTES_MAX:
+            raise _invalid(f"{name} takes more than {WIRE_BYTES_MAX} bytes")
 
 
 def _visit(

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Positions of many messages at once, and the scopes that collect what a walk finds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from thadam_ros.decode.plan import UNWANTED, FixedListStep, Run, Step
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+Pos = int | Ints
+
+
+@dataclass(slots=True)
+class Cursor:
+    """Where each of m bodies is being read.
+
+    Attributes:
+        rows: int64[m] message numbers.
+        body: int64[m] index of the first body byte in the payload buffer.
+        room: int64[m] bytes in the body.
+        pos: Position in the body; an int as long as it is the same for all.
+        modulus, residue: ``pos % modulus == residue`` is known when ``pos`` is an array.
+    """
+
+    rows: Ints
+    body: Ints
+    room: Ints
+    pos: Pos = 0
+    modulus: int = 8
+    residue: int = 0
+
+    def align(self, to: int) -> None:
+        """Move to the next multiple of ``to``."""
+        if isinstance(self.pos, int):
+            self.pos += -self.pos % to
+        elif to <= self.modulus:
+            if pad := -self.residue % to:
+                self.pos = self.pos + pad
+                self.residue = (self.residue + pad) % self.modulus
+        else:
+            self.pos = (self.pos + (to - 1)) & -to
+            self.modulus, self.residue = to, 0
+
+    def jump(self, pos: Pos, modulus: int) -> None:
+        """Move to ``pos``, a multiple of ``modulus``."""
+        self.pos, self.modulus, self.residue = pos, modulus, 0
+
+    def known(self) -> tuple[int, int]:
+        """Return modulus and residue of the position."""
+        if isinstance(self.pos, int):
+            return 8, self.pos % 8
+        return self.modulus, self.residue
+
+    def copy(self) -> Cursor:
+        """Return a cursor that moves independently."""
+        return Cursor(self.rows, self.body, self.room, self.pos, self.modulus, self.residue)
+
+    def select(self, mask: Bools) -> Cursor:
+        """Return the messages of ``mask`` alone."""
+        pos = self.pos if isinstance(self.pos, int) else self.pos[mask]
+        return Cursor(
+            self.rows[mask], self.body[mask], self.room[mask], pos, self.modulus, self.residue
+        )
+
+
+@dataclass(slots=True)
+class Scope:
+    """What was found for ``size`` messages or list elements.
+
+    Attributes:
+        slots: Slot -> int64[size]: indices into the payload buffer, counts or phases.
+        children: Length slot of a loop -> scope of the elements of those lists, in order.
+    """
+
+    size: int
+    slots: dict[int, Ints] = field(default_factory=dict)
+    children: dict[int, Scope] = field(default_factory=dict)
+
+    def take(self, order: Ints) -> Scope:
+        """Return the scope's entries in another order."""
+        taken = Scope(len(order), {slot: values[order] for slot, values in self.slots.items()})
+        for slot, child in self.children.items():
+            counts = self.slots[slot]
+            firsts = np.cumsum(counts) - counts
+            taken.children[slot] = child.take(ragged_range(firsts[order], counts[order]))
+        return taken
+
+    @staticmethod
+    def concatenate(parts: Sequence[Scope]) -> Scope:
+        """Return one scope with the entries of all, in order."""
+        first = parts[0]
+        joined = Scope(sum(part.size for part in parts))
+        for slot in first.slots:
+            joined.slots[slot] = np.concatenate([part.slots[slot] for part in parts])
+        for slot in first.children:
+            joined.children[slot] = Scope.concatenate([part.children[slot] for part in parts])
+        return joined
+
+    @staticmethod
+    def assemble(places: Sequence[Ints], parts: Sequence[Scope]) -> Scope:
+        """Put entry i of ``parts[k]`` at ``places[k][i]``; the places are a permutation."""
+        joined = Scope.concatenate(parts)
+        place = np.concatenate(places)
+        order = np.empty(joined.size, np.int64)
+        order[place] = np.arange(joined.size)
+        return joined.take(order)
+
+
+def ragged_range(firsts: Ints, counts: Ints) -> Ints:
+    """Return ``firsts[0], firsts[0] + 1, ...``: ``counts[i]`` numbers from ``firsts[i]`` each."""
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if ends.size else 0
+    return np.repeat(firsts - (ends - counts), counts) + np.arange(total)
+
+
+def walk_run(step: Run, cursor: Cursor, scope: Scope) -> None:
+    """Move behind a run and note the places in it."""
+    segments, modulus, residue = step.segments(*cursor.known())
+    for segment in segments:
+        if segment.align:
+            cursor.align(segment.align)
+        pos = cursor.pos
+        for slot, offset in segment.captures:
+            scope.slots[slot] = cursor.body + (pos + offset)
+        cursor.pos = pos + segment.size
+    cursor.modulus, cursor.residue = modulus, residue
+
+
+def fixed_list_end(step: FixedListStep, cursor: Cursor, counts: Ints, scope: Scope) -> Ints:
+    """Note the places of lists of fixed-layout structures; return the positions behind them."""
+    pos = cursor.pos
+    ends = np.array(step.ends, np.int64)
+    phase = np.broadcast_to(np.asarray(pos, np.int64) & 7, counts.shape)
+    first = ends[phase]
+    if step.position != UNWANTED:
+        scope.slots[step.position] = cursor.body + pos
+        scope.slots[step.length] = counts
+        scope.slots[step.phase] = phase
+    return np.where(counts > 0, pos + first + (counts - 1) * ends[(phase + first) & 7], pos)
+
+
+def expand_fixed(step: FixedListStep, scope: Scope) -> Scope:
+    """Return the scope of the elements of the fixed-layout lists in ``scope``."""
+    counts, phase = scope.slots[step.length], scope.slots[step.phase]
+    ends = np.array(step.ends, np.int64)
+    first = ends[phase]
+    rest = ends[(phase + first) & 7]
+    number = ragged_range(np.zeros_like(counts), counts)
+    offset = np.where(
+        number > 0, np.repeat(first - rest, counts) + number * np.repeat(rest, counts), 0
+    )
+    offset += np.repeat(phase, counts)
+    base = np.repeat(scope.slots[step.position] - phase, counts)
+    if step.first_align == step.widest_align:
+        # Every element looks the same from its first member on.
+        offset = (offset + (step.first_align - 1)) & -step.first_align
+        cursor = Cursor(base, base + offset, base)
+    else:
+        cursor = Cursor(base, base, base, offset, 1, 0)
+    elements = Scope(base.size)
+    walk_fixed(step.elements, cursor, elements)
+    return elements
+
+
+def walk_fixed(steps: Sequence[Step], cursor: Cursor, scope: Scope) -> None:
+    """Walk a program of fixed layout; nothing to check, its end was checked as a whole."""
+    for step in steps:
+        if isinstance(step, Run):
+            walk_run(step, cursor, scope)
+        else:
+            assert isinstance(step, FixedListStep)
+            assert step.count is not None
+            counts = np.full(cursor.body.size, step.count, np.int64)
+            cursor.jump(fixed_list_end(step, cursor, counts, scope), 1)
