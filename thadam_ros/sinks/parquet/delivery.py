@@ -133,8 +133,6 @@ class Delivery:
 
     def _require_url_folder(self) -> None:
         if self._fs.exists(self._url_dir):
-            if not self._folders:
-                self._remember_url()
             return
         parent = os.path.dirname(self._url_dir)
         if self._remembered_url() == self._url_dir:
@@ -146,7 +144,6 @@ class Delivery:
         else:
             self._fs.makedirs(self._url_dir)
             self._sync_folder(parent)
-            self._remember_url()
             return
         raise TransientError(
             f"sink {self._sink}: the folder {self._url_dir} is not there; {reason}. "
@@ -172,6 +169,9 @@ class Delivery:
         while level != self._url_dir:
             level = os.path.dirname(level)
             self._sync_folder(level)
+        if not self._folders:
+            # Only now is it sure to be a folder that can be written.
+            self._remember_url()
         if len(self._folders) >= _FOLDERS_KNOWN_MAX:
             self._folders.clear()
         self._folders.add(folder)
