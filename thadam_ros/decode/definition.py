@@ -33,7 +33,7 @@ from thadam_ros.decode.schema import (
 )
 from thadam_ros.errors import RecordError
 
-__all__ = ["MessageSchema", "definition_names", "normalize_type_name", "parse_definition"]
+__all__ = ["MessageSchema", "dependencies", "normalize_type_name", "parse_definition"]
 __all__ += ["type_hash"]
 
 TEXT_BYTES_MAX: Final = 1 << 20
@@ -126,14 +126,17 @@ def normalize_type_name(type_name: str) -> str:
     return "/".join((parts[0], "msg", parts[1])) if len(parts) == 2 else type_name
 
 
-def definition_names(body: str, type_name: str) -> list[str]:
-    """Return the full names of the structures that one .msg text refers to, each once, in order.
+def dependencies(text: str, type_name: str, *, idl: bool = False) -> list[str]:
+    """Return the full names that the text of one .msg or .idl file refers to, each once.
 
     Raises:
         RecordError: ``decode.definition_invalid`` when the text cannot be parsed.
     """
-    struct = _parse_msg(body, normalize_type_name(type_name))
-    return list(dict.fromkeys(_references(struct)))
+    if not idl:
+        return list(dict.fromkeys(_references(_parse_msg(text, normalize_type_name(type_name)))))
+    structs = parse_idl(text)
+    names = dict.fromkeys(name for struct in structs.values() for name in _references(struct))
+    return [name for name in names if name not in structs]
 
 
 def _invalid(reason: str) -> RecordError:

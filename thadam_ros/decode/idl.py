@@ -29,6 +29,7 @@ from thadam_ros.errors import RecordError
 
 IDL_CHARACTERS_MAX: Final = 1 << 18
 
+_PREPROCESSOR = re.compile(r"^[ \t]*#[^\n]*$", re.MULTILINE)
 _STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _REFUSED = re.compile(r"<<|>>|(?<![A-Za-z0-9_ ])\s*\(|\([^)]*\(|@optional\b|\bunion\b|\bmap\b")
@@ -49,7 +50,7 @@ def parse_idl(text: str) -> Mapping[str, StructDefinition]:
     if found := _REFUSED.search(bare):
         raise _invalid(f"IDL construct {found[0].strip()[:20]!r} is not supported")
     try:
-        types = get_types_from_idl(text)
+        types = get_types_from_idl(_PREPROCESSOR.sub("", text))
     except (TypesysError, RecursionError, AssertionError, KeyError, ValueError) as error:
         raise _invalid(f"IDL cannot be parsed ({type(error).__name__})") from error
     structs: dict[str, StructDefinition] = {}
