@@ -20,6 +20,7 @@ from thadam_ros.model.clock import Clock
 from thadam_ros.model.event import Outcome, Submission
 from thadam_ros.model.position import BEFORE_ALL, Position
 from thadam_ros.model.states import ComponentState, ComponentStatistics, Kind, State
+from thadam_ros.publish.backoff import Backoff
 from thadam_ros.publish.buffers import Boundary, Buffers
 from thadam_ros.publish.cut import CutPolicy, CutRecord
 from thadam_ros.publish.lane import Lane, LaneLimits, LaneStatistics
@@ -32,6 +33,7 @@ from thadam_ros.sinks.contract import PartitionKey
 from thadam_ros.sinks.partitions import split_partitions
 from thadam_ros.storage.filesystem import FileSystem
 from thadam_ros.storage.lock import DirectoryLock
+from thadam_ros.wal.mark import load_mark
 from thadam_ros.wal.reader import WalReader
 
 #: One step reads about this much, so that a thread of an executor is never held for long.
@@ -39,6 +41,8 @@ STEP_BYTES_MAX = 4 << 20
 STEP_FRAMES_MAX = 256
 #: While a backlog is worked off a state is attached this often; idle chains attach it at once.
 STATE_INTERVAL_NS = 200_000_000
+#: How long a lane may take to end before it is told to abort and given up.
+LANE_JOIN_S = 2.0
 
 
 class StepResult(Enum):
@@ -86,9 +90,12 @@ class ChainRunner:
         self._lock: DirectoryLock | None = None
         self._restarts = 0
         self._panics = 0
+        self._panic: BaseException | None = None
+        self._backoff = Backoff(draw)
         self._fatal: BaseException | None = None
         self._stopped: str | None = None
         self._opened = False
+        self.joined = True
 
     def open(self, wake: Callable[[], None]) -> None:
         """Take the chain's lock, restore its state and start its lane.
@@ -102,7 +109,7 @@ class ChainRunner:
             OSError: From the filesystem.
         """
         self._wake = wake
-        self._fatal = self._stopped = None
+        self._fatal = self._panic = self._stopped = None
         self._lock = DirectoryLock(self.directory, f"thadam_{self.sink.name}")
         try:
             self._build()
@@ -177,21 +184,33 @@ class ChainRunner:
         )
 
     def _epoch(self) -> int:
-        """Return the newest epoch on disk, for object names; 0 for a WAL without segments."""
-        return WalReader.newest_epoch(self._wal_dir, self._fs)
+        """Return the WAL's epoch, for object names; 0 while nothing was ever durable."""
+        mark = load_mark(self._fs, self._wal_dir)
+        return 0 if mark is None else mark.epoch
 
     def step(self) -> StepResult:
         """Do one bounded piece of work: read, process and submit some frames.
 
-        Raises:
-            TransientError, OSError: The WAL cannot be read now.
-            Exception: A bug in decode or pipeline that the poison rule does not cover.
+        Never raises: whatever comes up here, BaseException included, is counted as a panic, and
+        the chain is built again from its cursor after a backoff (spec 4.2).
         """
         with self._step_lock:
             if not self._opened or self._fatal is not None:
                 return StepResult.IDLE
-            self._lane.start()
-            return self._step()
+            if not self._backoff.ready(self._clock.monotonic_ns()):
+                return StepResult.NOT_READY
+            try:
+                if self._panic is not None:
+                    self._rebuild()
+                self._lane.start()
+                result = self._step()
+            except BaseException as exc:  # noqa: BLE001 - the chain's edge
+                self._panic = exc
+                self._panics += 1
+                self._backoff.failed(self._clock.monotonic_ns())
+                return StepResult.NOT_READY
+            self._backoff.succeeded()
+            return result
 
     def _step(self) -> StepResult:
         if not self._buffers.admits():
@@ -247,17 +266,18 @@ class ChainRunner:
             "starting_state": f"state-{self._cursor.cut_no}" if self._cursor.cut_no else "cold",
         }
 
-    def rebuild(self, exc: BaseException) -> None:
-        """Start again from the cursor after an unexpected exception in ``step`` (spec 4.2)."""
-        with self._step_lock:
-            self._panics += 1
-            self._restarts += 1
-            self._panic = redact(exc)
-            if not self._opened:
-                return
-            self._lane.stop(timeout_s=5.0)
-            self._close_parts()
-            self._build()
+    def _rebuild(self) -> None:
+        """Start again from the cursor; what was above it is read again from the WAL.
+
+        Raises:
+            FormatError, OSError: As :meth:`open`; counted as another panic by the caller.
+        """
+        self._restarts += 1
+        if not self._lane.stop(timeout_s=LANE_JOIN_S):
+            raise TransientError("the old publishing thread has not ended yet")
+        self._close_parts()
+        self._build()
+        self._panic = None
 
     def close(self, drain_timeout_s: float) -> bool:
         """Stop; with time, deliver what is durable first. May be called again.
@@ -272,26 +292,38 @@ class ChainRunner:
             return True
         deadline = self._clock.monotonic_ns() + int(drain_timeout_s * 1e9)
         with self._step_lock:
-            drained = self._drain(deadline) if self._fatal is None else False
+            drained = False
+            try:
+                if self._fatal is None and self._panic is None:
+                    drained = self._drain(deadline)
+            except BaseException as exc:  # noqa: BLE001 - counted; the WAL still holds the rest
+                self._panic = exc
+                self._panics += 1
             self._opened = False
             self._stopped = "drained" if drained else "not_drained"
-            self.joined = self._lane.stop(timeout_s=2.0)
-            self._final_lane = self._lane.statistics()
+            self.joined = self._lane.stop(timeout_s=LANE_JOIN_S)
             self._close_parts()
-            self._release()
+            if self.joined:
+                # A lane that still runs may still write: its lock goes with the process.
+                self._release()
         return drained
 
     def _drain(self, deadline_ns: int) -> bool:
+        """Work off what is durable now, then cut; frames that come meanwhile stay in the WAL."""
         target = self._reader.durable
+        read_all = False
         while self._clock.monotonic_ns() < deadline_ns:
             self._lane.start()
-            result = self._step() if self._last[0] < target else StepResult.IDLE
-            if result is StepResult.PROGRESS:
-                continue
+            if not read_all:
+                result = self._step()
+                # The last durable frames may be damaged: then reading ends below the target.
+                read_all = result is StepResult.IDLE or self._last[0] >= target
+                if result is StepResult.PROGRESS:
+                    continue
             self._submit_state()
             if self._buffers.oldest_ns() is not None:
                 self._lane.request_cut()
-            elif self._last[0] >= target and self._lane.idle():
+            elif read_all and self._lane.idle():
                 return True
             # Polls a lane that works in another thread; each turn is short and bounded.
             threading.Event().wait(0.01)
@@ -387,7 +419,7 @@ class ChainRunner:
         return details
 
     def _state(self, lane: LaneStatistics) -> ComponentState:
-        problem = self._fatal or lane.problem
+        problem = self._fatal or self._panic or lane.problem
         if problem is not None:
             return self._problem_state(problem, lane)
         if self._reader.damage or self._reader.gaps:

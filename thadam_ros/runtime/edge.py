@@ -153,12 +153,7 @@ class Edge:
     def _run(self, name: str) -> None:
         runner, wake = self.runners[name], self._wakes[name]
         while not self._stop:
-            try:
-                result = runner.step()
-            except Exception as exc:  # noqa: BLE001 - the chain's edge: counted and rebuilt
-                runner.rebuild(exc)
-                result = StepResult.IDLE
-            if result is not StepResult.PROGRESS:
+            if runner.step() is not StepResult.PROGRESS:
                 wake.wait(POLL_S)
                 wake.clear()
 
