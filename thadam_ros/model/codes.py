@@ -26,6 +26,7 @@ REJECT_CODES: Final[dict[str, str]] = {
     "schema.field_missing": "a required field is missing or null",
     "schema.pointer_unknown": "a field's pointer does not exist in this message definition",
     "schema.key_missing": "an event id key is missing or null",
+    "schema.dedup_keys": "the dedup window holds max_dedup_keys keys (on_overflow: reject)",
     "schema.explode_length": "parallel arrays have different lengths",
     "schema.explode_limit": "a message explodes into more than max_explode rows",
     "schema.integer_range": "an integer does not fit its column",

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,7 @@ class Values:
         valid: bool[n], or None when no row is null.
     """
 
-    data: npt.NDArray[np.generic]
+    data: npt.NDArray[Any]
     valid: Mask | None
 
 
