@@ -88,8 +88,8 @@ and one clock state that wait for the same commit are one frame, up to ``commit_
 record has a frame of its own.
 
 Body of a **declaration** frame: a JSON array of objects (the codec covers all of it), each with
-``kind`` and ``ref``: ``topic`` with the fields of :class:`~thadam_ros.model.message.TopicDeclaration`,
-``publisher`` with ``gid`` (hex), ``source`` with ``name``. Other kinds and keys are passed over.
+``kind`` and ``ref``: ``topic`` with the fields of ``model.message.TopicDeclaration``, ``publisher``
+with ``gid`` (hex), ``source`` with ``name``. Other kinds and keys are passed over.
 
 Invariants
 ==========
@@ -122,13 +122,14 @@ length, its payload is never searched.
 The durable mark
 ================
 
-One 4096-byte page with a slot at 0 and one at 2048, written in turns. Slot: magic ``THADAMDM``,
-version u32 (1), CRC32C u32 of what follows: counter u64, epoch u64, ordinal u64, position i64
-(-1: the epoch has no frame yet), ordinal u64 and first position i64 (-1: none) of the segment in
-which the log ends, u64 one past its last durable byte. The verified slot with the higher counter
-is in force; a page with none is reported and leaves a reader where it was, and the writer's next
-open rebuilds it from the newest segment. The writer writes it through the file (a full disk is
-then an error and not a SIGBUS), readers map it. Losing the page loses no frame.
+One 4096-byte page with a slot at 0 and one at 2048, written one after the other: one is whole at
+any moment, and both say the same at rest. Slot: magic ``THADAMDM``, version u32 (1), CRC32C u32 of
+what follows: counter u64, epoch u64, ordinal u64, position i64 (-1: the epoch has no frame yet),
+ordinal u64 and first position i64 (-1: none) of the segment in which the log ends, u64 one past its
+last durable byte. The verified slot with the higher counter is in force; a page with none is
+reported and leaves a reader where it was, and the writer's next commit or open rebuilds it. The
+writer writes it through the file (a full disk is then an error and not a SIGBUS), readers map it.
+Losing the page loses no frame.
 
 Recovery at open
 ================

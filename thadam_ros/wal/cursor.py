@@ -139,10 +139,18 @@ class LogCursor:
             elif item is not None:
                 return item
             elif key >= end:
-                return None
+                return self._missing_end(walk, mark)
             else:
                 self._left = walk.name, walk.expected
                 self.close()
+
+    def _missing_end(self, walk: SegmentWalk, mark: Mark) -> Gap | None:
+        """Return the exposed positions that no file holds, once: the newest file is missing."""
+        first = Position(walk.name.ordinal, walk.expected)
+        if mark.position.ordinal != walk.name.ordinal or first > mark.position:
+            return None
+        walk.expected = mark.position.frame + 1
+        return Gap(first, mark.position, "") if mark.position > self._after else None
 
     def close(self) -> None:
         """Close the file at hand; may be called again."""

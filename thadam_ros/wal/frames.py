@@ -116,7 +116,7 @@ def build_frame(header: FrameHeader, body: memoryview, references: References) -
         stored_payload(header, body[payload_start:]), dtype=np.uint8
     )
     offsets = np.frombuffer(body, dtype="<i8", count=n + 1, offset=24 * n)
-    if offsets[0] != 0 or offsets[n] != len(payload) or (np.diff(offsets) < 0).any():
+    if offsets[0] != 0 or offsets[n] != len(payload) or (offsets[1:] < offsets[:-1]).any():
         raise BodyError("payload offsets are not ordered")
     return Frame(
         ordinal=header.ordinal,

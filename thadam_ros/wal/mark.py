@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The durable mark: one page, two slots, that says how far readers may go (spec 2).
 
-The writer alternates between the slots, so that a torn write leaves the older mark; each slot
-has a counter and a CRC, so that a garbage page is seen as such and never believed. The writer
-writes through the file, readers map the page: both are the same page of the kernel's cache,
-but a full or failing disk gives the writer an error instead of SIGBUS.
+The writer writes one slot after the other, so that one is whole at any moment and a damaged spot
+leaves the other; each has a counter and a CRC, so that a garbage page is seen as such and never
+believed. The writer writes through the file, readers map the page: both are the same page of the
+kernel's cache, but a full or failing disk gives the writer an error instead of SIGBUS.
 """
 
 from __future__ import annotations
@@ -126,8 +126,6 @@ class MarkWriter:
         try:
             found = parse_page(fs.pread(self._fd, MARK_BYTES, 0), path)
             self._counter = 0 if found is None else found[0]
-            # Both slots: what is left of a garbage page must not outlive this open.
-            self.move(mark)
             self.move(mark)
             self.sync()
         except BaseException:
@@ -135,11 +133,14 @@ class MarkWriter:
             raise
 
     def move(self, mark: Mark) -> None:
-        """Expose ``mark`` to all readers; call only after its bytes are synced."""
-        counter = self._counter + 1
-        offset = _SLOT_OFFSETS[counter % len(_SLOT_OFFSETS)]
-        self._fs.pwrite_all(self._fd, [_pack(mark, counter)], offset)
-        self._counter = counter
+        """Expose ``mark`` to all readers; call only after its bytes are synced.
+
+        May be called again after an error: a slot written twice says the same.
+        """
+        self._counter += 1
+        slot = _pack(mark, self._counter)
+        for offset in _SLOT_OFFSETS:
+            self._fs.pwrite_all(self._fd, [slot], offset)
 
     def sync(self) -> None:
         """Make the page itself durable: a start from it is then exact, not only safe."""

@@ -46,7 +46,7 @@ class Gap:
     Attributes:
         first: First position that is missing, right after the last one that was there.
         last: Last position that is missing, right before the first one of ``before_file``.
-        before_file: The segment at which reading goes on.
+        before_file: The segment at which reading goes on, empty at the end of the log.
     """
 
     first: Position

@@ -65,15 +65,16 @@ def recover(
     segments = list_segments(fs, directory)
     end: Mark | None = None
     frames = 0
+    if segments and known is not None and _is_foreign(known, segments[-1]):
+        known = None
     while segments and end is None:
-        name = segments.pop()
-        mark = _mark_for(known, name)
-        end, frames = _recover_segment(fs, directory, name, mark, ranges)
+        end, frames = _recover_segment(fs, directory, segments.pop(), known, ranges)
     if end is None:
         # No frame at all: a fresh log, or an epoch without frames yet.
         end = known or Mark(draw_epoch(), Position(0, -1), 0, -1, 0)
-    elif known is not None and known.position.ordinal > end.position.ordinal:
-        # A new epoch was begun and got no frame: it stays.
+    elif known is not None and known.position > end.position:
+        # Frames that were exposed are gone with their file, or a new epoch got none yet: a
+        # position is never used twice.
         end = end._replace(epoch=known.epoch, position=known.position)
     beyond = [cursor for cursor in cursors if cursor > end.position]
     if beyond:
@@ -82,13 +83,9 @@ def recover(
     return Recovered(end, tuple(ranges), frames, bool(beyond))
 
 
-def _mark_for(known: Mark | None, name: SegmentName) -> Mark | None:
-    """Return the mark unless it speaks of another log than ``name``."""
-    if known is None:
-        return None
-    if known.position.ordinal == name.ordinal and known.epoch != name.epoch:
-        return None
-    return known
+def _is_foreign(mark: Mark, name: SegmentName) -> bool:
+    """Tell whether ``mark`` speaks of another log than ``name``: files were copied together."""
+    return mark.position.ordinal == name.ordinal and mark.epoch != name.epoch
 
 
 def _recover_segment(
@@ -100,19 +97,15 @@ def _recover_segment(
 ) -> tuple[Mark | None, int]:
     """Return the end of the log in ``name`` and its intact frames; None when all of it is torn."""
     here = mark is not None and (mark.segment_ordinal, mark.segment_first) == name[:2]
-    with_mark = mark if here else None
+    durable_end = mark.offset if mark is not None and here else 0
     walk = SegmentWalk(fs, directory, name)
     try:
         exposed = None if mark is None else mark.position
         above = exposed is None or Position(name.ordinal, name.first) > exposed
         if not above:
             walk.refuse_foreign()
-        limit = max(walk.size, 0 if with_mark is None else with_mark.offset)
-        last = None
-        if exposed is not None and exposed.ordinal > name.ordinal:
-            # The epoch is over: this segment ended it, nothing of it can be torn.
-            exposed = Position(name.ordinal, (1 << 62))
-        found, frames, tail = _scan(walk, Extent(limit, last, exposed))
+        limit = max(walk.size, durable_end)
+        found, frames, tail = _scan(walk, Extent(limit, None, exposed))
         expected, size = walk.expected, walk.size
     finally:
         walk.close()
@@ -120,9 +113,9 @@ def _recover_segment(
         _move_whole(fs, directory, name, size, ranges)
         return None, 0
     frame = expected - 1
-    if with_mark is not None:
-        frame = max(frame, with_mark.position.frame)
-        found = [_bounded(item, with_mark.position) for item in found]
+    if exposed is not None and here and exposed.ordinal == name.ordinal:
+        frame = max(frame, exposed.frame)
+        found = [_bounded(item, exposed) for item in found]
     _keep_damage(fs, directory, found)
     path = os.path.join(directory, name.filename)
     end = size
@@ -132,7 +125,6 @@ def _recover_segment(
             if item.start < size:
                 _copy_range(fs, path, item.start, size, f"{path}.{item.start}{TORN_SUFFIX}")
     ranges.extend(found)
-    durable_end = with_mark.offset if with_mark is not None else 0
     _settle(fs, path, min(tail, durable_end), tail, end)
     fs.fsync_dir(directory)
     return (

@@ -86,6 +86,7 @@ class SegmentWalk:
         self.expected = name.first
         self.offset = SEGMENT_HEADER_BYTES
         self.header: SegmentHeader | None = None
+        self._sync: bytes | None = None
         self._fs = fs
         self._read_ahead = read_ahead
         self._window = memoryview(b"")
@@ -115,9 +116,9 @@ class SegmentWalk:
         ]
         self.header = copies[0] or copies[1]
         if self.header is None:
-            self._magic_seen = any(
-                data[start : start + len(SEGMENT_MAGIC)] == SEGMENT_MAGIC for start in starts
-            )
+            # A file cut inside the magic is a cut file, not a foreign one.
+            magic = SEGMENT_MAGIC[: len(data)]
+            self._magic_seen = any(data.startswith(magic, start) for start in starts)
             self._blank = not any(data)
             if len(data) < SEGMENT_HEADER_BYTES:
                 # A cut inside the header: the bad range starts with the file.
@@ -130,6 +131,7 @@ class SegmentWalk:
                 f"{self.path} holds the segment {self.header.name.filename}; give the file its "
                 "own name back"
             )
+        self._sync = self.header.sync
         for start, copy in zip(starts, copies, strict=True):
             if copy is None:
                 self._damage.append(self._range(start, start + SEGMENT_COPY_BYTES, DAMAGED))
@@ -166,6 +168,8 @@ class SegmentWalk:
                 return self._pass_unreadable(extent)
             self._found = Found(self.offset, self.offset + header.frame_bytes, header)
         found = self._found
+        # With both header copies lost the first frame that fits gives the marker.
+        self._sync = found.header.sync
         if extent.last is not None and found.header.position > extent.last:
             if found.header.kind == KIND_DATA:
                 # Superseded: a failed fsync moved these positions to the next segment.
@@ -262,7 +266,7 @@ class SegmentWalk:
             or header.epoch != self.name.epoch
             or header.ordinal != self.name.ordinal
             or header.position < self.expected
-            or (self.header is not None and header.sync != self.header.sync)
+            or (self._sync is not None and header.sync != self._sync)
         ):
             return None
         return header
@@ -270,8 +274,8 @@ class SegmentWalk:
     def _search(self, offset: int, limit: int, extent: Extent | None) -> Found | None:
         """Return the first frame at or after ``offset`` whose header verifies."""
         limit = min(limit, self.size)
-        if self.header is not None:
-            key, key_offset = self.header.sync, 0
+        if self._sync is not None:
+            key, key_offset = self._sync, 0
         else:
             key, key_offset = epoch_search_key(self.name.epoch)
         offset += key_offset
