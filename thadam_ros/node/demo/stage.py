@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who publishes, and with which configuration the edge runs: the robot, or a bag."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from thadam_ros.node.demo.expectations import RobotPlan, make_plan
+from thadam_ros.node.demo.options import Options
+
+NAMESPACE = "/r1"
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Everything a run needs to know about its publisher.
+
+    Attributes:
+        config: The edge's configuration.
+        command: Starts the publisher.
+        plan: The robot's plan; None for a bag, whose defects nobody computed.
+        notes: Sentences to show.
+    """
+
+    config: Path
+    command: tuple[str, ...]
+    namespace: str
+    plan: RobotPlan | None
+    notes: tuple[str, ...] = ()
+
+
+def make_stage(options: Options, ledger: Path) -> Stage:
+    """Prepare the publisher.
+
+    Raises:
+        ThadamError, OSError: The bag cannot be read or gives no configuration.
+    """
+    if options.bag is not None:
+        from thadam_ros.node.demo.bag_stage import make_bag_stage
+
+        return make_bag_stage(options, ledger)
+    command = (
+        sys.executable,
+        "-m",
+        "thadam_ros.node.demo.robot",
+        *("--seconds", f"{options.seconds:g}", "--seed", str(options.seed)),
+        *("--ledger", str(ledger), "--stay"),
+        *("--ros-args", "-r", f"__ns:={NAMESPACE}"),
+    )
+    plan = make_plan(options.seconds, options.seed)
+    return Stage(_demo_config(), command, NAMESPACE, plan)
+
+
+def _demo_config() -> Path:
+    """Return config/demo.yaml of the source tree, else of the installed package."""
+    in_tree = Path(__file__).resolve().parents[3] / "config" / "demo.yaml"
+    if in_tree.is_file():
+        return in_tree
+    for prefix in os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep):
+        path = Path(prefix) / "share" / "thadam_ros" / "config" / "demo.yaml"
+        if prefix and path.is_file():
+            return path
+    raise FileNotFoundError("config/demo.yaml is neither in the source tree nor installed")
