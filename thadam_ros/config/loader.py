@@ -98,8 +98,14 @@ def merged_document(
     base_document: str | Path | None = None,
     *,
     ignore: Sequence[str] = (),
+    parameter_lines: Mapping[str, int] | None = None,
 ) -> Document:
-    """Return the document that parameters and their base document make, unexpanded."""
+    """Return the document that parameters and their base document make, unexpanded.
+
+    Args:
+        parameter_lines: Lines of the parameters; used where no document stands below, since a
+            line says nothing when two files may be meant.
+    """
     named = flat.get("config_file")
     if base_document is None and isinstance(named, str) and named:
         problems: list[Problem] = []
@@ -109,6 +115,8 @@ def merged_document(
         base_document = Path(str(expanded))
     base = read_document(base_document) if base_document else Document()
     lines = {p: n for p, n in base.lines.items() if p not in flat}
+    if not base_document:
+        lines = dict(parameter_lines or {})
     document = Document(lines=lines, problems=list(base.problems))
     document.tree = tree_from_parameters(flat, base.tree, document.problems, ignore)
     return document

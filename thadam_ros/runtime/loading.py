@@ -117,6 +117,8 @@ def load_parameters(
     lock_path: str | None = None,
     fs: FileSystem | None = None,
     ignore: Sequence[str] = (),
+    parameter_lines: Mapping[str, int] | None = None,
+    problems: Sequence[Problem] = (),
 ) -> LoadedConfig:
     """Load ROS parameters, over the document that ``config_file`` names.
 
@@ -124,11 +126,16 @@ def load_parameters(
         flat: Dotted name -> value; parameters of the process are skipped.
         base_document: A path in place of ``config_file``.
         ignore: Further parameter names that are no part of the configuration.
+        parameter_lines: Lines of the parameters in their file, for messages.
+        problems: What reading that file found already.
 
     Raises:
         ConfigError, FormatError: As :func:`load_path`.
     """
-    document = merged_document(flat, env, base_document, ignore=ignore)
+    document = merged_document(
+        flat, env, base_document, ignore=ignore, parameter_lines=parameter_lines
+    )
+    document.problems[:0] = problems
     named = base_document if base_document is not None else flat.get("config_file")
     return _load(document, env, str(named or ""), catalog, lock_path, fs)
 
