@@ -86,7 +86,7 @@ def read_document(text_or_path: str | Path) -> Document:
         except (OSError, ValueError) as exc:
             cause = exc.strerror if isinstance(exc, OSError) else "it is not UTF-8 text"
             message = f"cannot be read: {cause}; give a readable file"
-            return Document(problems=[Problem("config_file", str(text), message)])
+            return Document(problems=[Problem("", str(text), message)])
     document = parse_yaml(text)
     document.tree = _name_transforms(document.tree, document.lines, document.problems)
     return document
@@ -138,7 +138,7 @@ def load_merged(
     problems[early:] = [
         replace(p, line=document.lines.get(p.path, p.line)) for p in problems[early:]
     ]
-    if any(not p.path or p.path == "config_file" for p in problems[:early]) and not tree:
+    if any(p.path in ("", "config_file") for p in problems[:early]) and not tree:
         # Without a readable document every required key would be reported as missing.
         raise ConfigError(problems)
     built: Config = builder.record(Config, tree, "")

@@ -41,7 +41,7 @@ class LoadedConfig:
         lock: What the lock file is to hold from now on.
         lock_path: Where it stands.
         lock_changed: The file does not hold ``lock`` yet.
-        notes: What a person should know, one sentence each, with its path.
+        notes: What a person should know, one sentence each, dataset first.
         obstacles: Why this installation cannot run it.
     """
 
@@ -229,7 +229,7 @@ def _load(
         name: replace(plan, row_hash=config.row_hashes[name])
         for name, plan in planner.plans.items()
     }
-    notes = [f"datasets.{n}: {note}" for n, plan in plans.items() for note in plan.notes]
+    notes = [note for plan in plans.values() for note in plan.notes]
     return LoadedConfig(
         config=config,
         plans=plans,
