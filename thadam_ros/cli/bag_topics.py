@@ -25,7 +25,7 @@ def read_topics(path: Path) -> list[TopicDeclaration]:
     catalog = TypeCatalog()
     found: dict[tuple[str, str], TopicDeclaration] = {}
     try:
-        with AnyReader(_files(path), default_typestore=get_typestore(Stores.LATEST)) as reader:
+        with AnyReader(bag_files(path), default_typestore=get_typestore(Stores.LATEST)) as reader:
             for connection in reader.connections:
                 parts = connection.msgtype.split("/")
                 name = f"{parts[0]}/msg/{parts[-1]}" if len(parts) == 2 else connection.msgtype
@@ -40,7 +40,7 @@ def read_topics(path: Path) -> list[TopicDeclaration]:
     return [found[key] for key in sorted(found)]
 
 
-def _files(path: Path) -> list[Path]:
+def bag_files(path: Path) -> list[Path]:
     """Return what the reader is to open: the MCAP files of a folder without metadata."""
     if path.is_dir() and not (path / "metadata.yaml").exists():
         return sorted(path.glob("*.mcap")) or [path]

@@ -7,6 +7,7 @@ import importlib
 import time
 from typing import Any
 
+from rclpy.duration import Duration
 from rclpy.node import Node
 from rclpy.qos import QoSDurabilityPolicy, QoSProfile, QoSReliabilityPolicy
 
@@ -101,6 +102,11 @@ class LedgerPublisher:
                 digest=digest(payload),
             )
         )
+
+    def wait_until_acknowledged(self, timeout_s: float) -> bool:
+        """Wait until every matched reliable subscription has everything; False when it has not."""
+        timeout = Duration(nanoseconds=int(timeout_s * 1e9))
+        return bool(self._publisher.wait_for_all_acked(timeout))
 
 
 def _is_best_effort(profile: QoSProfile) -> bool:
