@@ -77,11 +77,12 @@ def test_everything_durable_reaches_every_sink_once(tmp_path: Path) -> None:
 
 def test_a_sink_that_cannot_deliver_is_degraded_and_blocks_nobody(tmp_path: Path) -> None:
     """While one folder is gone the other chain delivers; when it is back nothing is missing."""
-    with Edge(_load(tmp_path)) as edge:
-        _wait(lambda: (tmp_path / "other").is_dir(), edge)
+    _write(tmp_path, range(10))
+    with Edge(_load(tmp_path)):
+        pass
     (tmp_path / "other").rename(tmp_path / "away")
     (tmp_path / "other").write_text("not a folder")
-    _write(tmp_path, range(300))
+    _write(tmp_path, range(10, 300))
     with Edge(_load(tmp_path)) as edge:
 
         def state() -> State:
