@@ -33,7 +33,7 @@ def ros_verbs() -> list[str]:
 
 REQUIRES = [
     "numpy>=1.26,<3",
-    "pyarrow>=15,<27",
+    "pyarrow>=17,<27",
     "orjson>=3.9,<4",
     "xxhash>=3.4,<5",
     "crc32c>=2.3,<3",

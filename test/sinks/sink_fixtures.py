@@ -28,7 +28,7 @@ def imu_schema(unit: str = "us") -> pa.Schema:
     fields = [
         pa.field("_event_id", pa.binary(16), nullable=False),
         pa.field("_ingest_time", pa.timestamp(unit, "UTC"), nullable=False),
-        pa.field("_time_domain", pa.dictionary(pa.int8(), pa.string())),
+        pa.field("_time_domain", pa.dictionary(pa.int32(), pa.string())),
         pa.field("_quality_flags", pa.int32()),
         pa.field("_clock_synced", pa.bool_(), nullable=False),
         pa.field("_wal_epoch", pa.int64()),
@@ -61,7 +61,7 @@ def imu_rows(
     columns = [
         pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), count, [None, pa.py_buffer(ids)]),
         pa.array(times, pa.timestamp(unit, "UTC")),
-        pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int8)), pa.array(["utc"])),
+        pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array(["utc"])),
         pa.array(np.zeros(count, np.int32)),
         pa.array(np.full(count, synced)),
         pa.array(np.full(count, EPOCH, np.int64)),

@@ -25,7 +25,8 @@ class DriverEntry(NamedTuple):
 
     Attributes:
         target: ``module:Class``; empty when this version knows the name but has no driver.
-        extra: The optional extra of this package that installs the libraries.
+        extra: The optional extra of this package that installs the libraries; empty for a driver
+            that needs none.
         libraries: Import names that the driver needs beyond the core's own.
     """
 
@@ -37,9 +38,7 @@ class DriverEntry(NamedTuple):
 #: ``sinks.<name>.type`` -> driver.
 DRIVERS: Mapping[str, DriverEntry] = MappingProxyType(
     {
-        "parquet": DriverEntry(
-            "thadam_ros.sinks.parquet.driver:ParquetDriver", "parquet", ("pyarrow",)
-        ),
+        "parquet": DriverEntry("thadam_ros.sinks.parquet.driver:ParquetDriver", "", ()),
         "clickhouse": DriverEntry("", "clickhouse", ("clickhouse_connect",)),
         "kafka": DriverEntry("", "kafka", ("aiokafka",)),
         "nats": DriverEntry("", "nats", ("nats",)),

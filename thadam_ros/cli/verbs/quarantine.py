@@ -187,7 +187,7 @@ def _warn(sink: str, summary: Mapping[str, object]) -> None:
 
 
 def _list(directories: Mapping[str, str], fs: FileSystem, limit: int, *, as_json: bool) -> int:
-    rows = []
+    rows: list[dict[str, object]] = []
     more = False
     for sink, record in _records(directories, fs):
         if len(rows) >= limit:
