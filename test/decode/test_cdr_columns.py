@@ -45,7 +45,7 @@ def damage(message: bytes, rng: random.Random) -> bytes:
     """Damage that a wire, a disk or a wrong definition may do to a payload."""
     kind = rng.randrange(8)
     raw = bytearray(message)
-    if kind == 0:
+    if kind == 0 or len(raw) < 2:
         return message[: rng.randint(0, len(message))]
     if kind == 1:
         return message + bytes(rng.randint(1, 9))
@@ -82,7 +82,7 @@ def test_columns_equal_the_reference_on_damaged_messages(
     messages = random_messages(schema, rng, count)
     for index in range(count):
         for _ in range(rng.choice([0, 1, 1, 3])):
-            messages[index] = damage(messages[index], rng) or b"\0"
+            messages[index] = damage(messages[index], rng)
     assert_same_as_reference(schema, messages)
 
 
@@ -179,9 +179,7 @@ def test_messages_may_come_in_any_order_and_overlap() -> None:
 def test_messages_of_one_layout_need_not_be_evenly_spaced() -> None:
     """The same layout at odd distances in the buffer, as between other topics' messages."""
     schema = parse_definition("uint8 a\nfloat64 b\nint16 c\nfloat64[2] d", "p/msg/M")
-    raw = [
-        encode(schema, {"a": i, "b": i / 3, "c": -i, "d": [1.0 * i, 2.0 * i]}) for i in range(7)
-    ]
+    raw = [encode(schema, {"a": i, "b": i / 3, "c": -i, "d": [1.0 * i, 2.0 * i]}) for i in range(7)]
     gaps = [3, 0, 11, 1, 8, 2, 5]
     payload = b"".join(b"\xee" * gap + message for gap, message in zip(gaps, raw, strict=True))
     starts = np.cumsum(gaps) + np.arange(7) * len(raw[0])
