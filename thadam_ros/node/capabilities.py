@@ -128,10 +128,11 @@ def probe_message_info(node: Node, found: Capabilities) -> Capabilities:
     """Return ``found`` without what this middleware's message infos do not carry.
 
     Publishes one latched message on a hidden topic of the node and takes it; when it does not
-    arrive within a second, nothing is assumed.
+    arrive within a second, nothing is assumed. Without ``take_message`` the first message that a
+    callback gets decides.
     """
     if not found.drain or not (found.sequence or found.publisher_gid):
-        return found.without(["sequence", "publisher_gid"] if not found.drain else [])
+        return found
     topic = "~/_probe"
     latched = QoSProfile(depth=1, durability=QoSDurabilityPolicy.TRANSIENT_LOCAL)
     publisher = node.create_publisher(State, topic, latched)

@@ -25,7 +25,7 @@ from thadam_ros.model.clock import Clock
 from thadam_ros.model.message import SourceBatch, TopicDeclaration
 from thadam_ros.model.states import ComponentStatistics, Kind, State
 from thadam_ros.node.capabilities import Capabilities
-from thadam_ros.node.counters import TopicStatistics
+from thadam_ros.node.counters import TopicCounters, TopicStatistics
 from thadam_ros.node.raw_subscription import CapturedTopic
 from thadam_ros.node.steady import steady_clock
 from thadam_ros.node.topic_capture import TopicCapture
@@ -73,10 +73,12 @@ class RosCapture:
         own_topics: Callable[[], Collection[str]],
         on_fatal: Callable[[BaseException], None],
         clock: Clock,
+        counters: dict[str, TopicCounters],
     ) -> None:
         """Prepare; nothing is subscribed before :meth:`start`.
 
         Args:
+            counters: Topic -> counters since process start; filled here.
             own_topics: Topics that this process publishes.
             on_fatal: Told when the WAL can take nothing any more.
         """
@@ -88,7 +90,7 @@ class RosCapture:
         self._capabilities = capabilities
         self._own_topics = own_topics
         self._on_fatal = on_fatal
-        self._clock = clock
+        self._counters = counters
         self._topics: dict[str, TopicCapture] = {}
         self._by_ref: dict[int, CapturedTopic] = {}
         self._unknown: dict[str, str] = {}
@@ -132,13 +134,14 @@ class RosCapture:
         if not self._look_lock.acquire(timeout=timeout_s):  # a look that runs now ends first
             return False
         try:
-            drainer, self._drainer = self._drainer, None
+            drainer = self._drainer
             if drainer is None:
                 return True
-            self._node.destroy_timer(self._timer)
-            self._node.destroy_guard_condition(self._matched_guard)
             if not drainer.close(timeout_s):
                 return False
+            self._drainer = None
+            self._node.destroy_timer(self._timer)
+            self._node.destroy_guard_condition(self._matched_guard)
             for topic in self._topics.values():
                 topic.close()
             self._resolver.close()
@@ -149,6 +152,11 @@ class RosCapture:
     def pause(self, paused: bool) -> None:
         """Refuse (and count) everything while ``paused``."""
         self._paused = paused
+
+    @property
+    def ended(self) -> bool:
+        """Whether it was stopped; it is not started again."""
+        return self._stopping
 
     @property
     def paused(self) -> bool:
@@ -256,11 +264,14 @@ class RosCapture:
                 hash_origin=resolved.hash_origin,
             )
         )
+        counters = self._counters.setdefault(name, TopicCounters())
+        counters.restart()
         captured = CapturedTopic(
             name,
             ref,
             selection.options,
             self._wal.declare_publisher,
+            counters,
             use_sequence=self._capabilities.sequence,
             use_gid=self._capabilities.publisher_gid,
         )
@@ -304,6 +315,7 @@ class RosCapture:
     def statistics(self) -> ComponentStatistics:
         """Return the source's statistics; details hold one line per topic."""
         topics = self.topic_statistics()
+        counters = list(self._counters.copy().values())
         self._update_state(topics)
         details: dict[str, Any] = {
             "topics": len(topics),
@@ -318,10 +330,10 @@ class RosCapture:
             state=self._tracker.current,
             node=self._node.get_fully_qualified_name(),
             restarts=self._bugs,
-            received=sum(t.received for t in topics),
-            delivered=sum(t.received - t.refused for t in topics),
-            lost=sum(t.lost for t in topics),
-            refused=sum(t.refused for t in topics),
+            received=sum(c.received for c in counters),
+            delivered=sum(c.received - c.refused for c in counters),
+            lost=sum(c.lost() for c in counters),
+            refused=sum(c.refused for c in counters),
             details={key: str(value) for key, value in details.items()},
         )
 

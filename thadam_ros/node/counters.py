@@ -139,3 +139,8 @@ class TopicCounters:
         gone = self.publishers.pop(gid, None)
         if gone is not None:
             self.lost_before += gone.lost
+
+    def restart(self) -> None:
+        """Begin a new subscription: what was published meanwhile is no loss of ours."""
+        for gid in list(self.publishers):
+            self.forget_publisher(gid)

@@ -35,13 +35,14 @@ class CapturedTopic:
         topic_ref: int,
         options: TopicOptions,
         declare_publisher: Callable[[bytes], int],
+        counters: TopicCounters,
         *,
         use_sequence: bool,
         use_gid: bool,
     ) -> None:
         self.name = name
         self.topic_ref = topic_ref
-        self.counters = TopicCounters()
+        self.counters = counters
         self.only_publisher: bytes | None = None
         self._declare_publisher = declare_publisher
         self._use_sequence = use_sequence

@@ -169,8 +169,7 @@ class TopicCapture:
         self._gone = self._publishers - present
         self._publishers = present
         only = bytes(speaking[0].endpoint_gid) if len(speaking) == 1 else None
-        if not self.captured.names_publishers:
-            self.captured.only_publisher = only
+        self.captured.only_publisher = only
 
     def _note_incompatible(self, speaking: Sequence[Any]) -> None:
         incompatible = set()

@@ -12,11 +12,12 @@ resolves in the namespace and is held against the names in the graph.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from thadam_ros.config.schema import DatasetConfig, Ros2SourceConfig, TopicOptions
 from thadam_ros.model.globs import glob_matches, resolve_name
+from thadam_ros.node.qos import merge_options
 
 _SYSTEM_TOPICS = frozenset({"/parameter_events", "/rosout"})
 _SYSTEM_SUFFIXES = ("/transition_event", "/_service_event", "/_action/status")
@@ -46,6 +47,7 @@ class TopicSelector:
         datasets: Iterable[DatasetConfig],
         namespace: str,
         resolve: Callable[[str], str],
+        qos_overrides: Mapping[str, TopicOptions] | None = None,
     ) -> None:
         """Prepare the patterns.
 
@@ -53,6 +55,7 @@ class TopicSelector:
             namespace: Of the capturing node.
             resolve: Maps a literal name to the final one, remappings applied (the node's
                 ``resolve_topic_name``); it may raise for names that are no topic names.
+            qos_overrides: By final name; they are stronger than the source's options.
         """
         wanted = [
             pattern
@@ -81,6 +84,7 @@ class TopicSelector:
             (resolve_name(name, namespace) if "*" in name else resolve(name)): options
             for name, options in source.topics.items()
         }
+        self._qos_overrides = dict(qos_overrides or {})
 
     @property
     def literal_names(self) -> Collection[str]:
@@ -100,7 +104,10 @@ class TopicSelector:
                 return None
             if not self._everything and not any(glob_matches(p, name) for p in self._globs):
                 return None
-        return Selection(name, self._originals.get(name, name), self._options_of(name))
+        options = self._options_of(name)
+        if name in self._qos_overrides:
+            options = merge_options(options, self._qos_overrides[name])
+        return Selection(name, self._originals.get(name, name), options)
 
     def _options_of(self, name: str) -> TopicOptions:
         exact = self._options.get(name)
