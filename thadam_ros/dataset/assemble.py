@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from thadam_ros.dataset.event_id import Digests
 from thadam_ros.dataset.plan import DatasetPlan
-from thadam_ros.model.quality import BAD_FLAGS, NEUTRAL_FLAGS, QualityFlag, QualityStatus
-from thadam_ros.transforms.rows import Mask, Rows, Values
+from thadam_ros.model.quality import QualityFlag
+from thadam_ros.transforms.rows import Mask, Rows, Values, quality_status
 
 T = TypeVar("T", bound=np.generic)
 _TICK_NS = {"ns": 1, "us": 1_000}
@@ -68,15 +68,6 @@ def assemble(
         else:
             columns[field.name] = _typed(column if taken is None else column.take(taken), kind)
     return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
-
-
-def quality_status(flags: npt.NDArray[np.int32]) -> npt.NDArray[np.int8]:
-    """Return ``_quality_status`` of flags: bad, uncertain or good."""
-    status = np.zeros(len(flags), np.int8)
-    if flags.any():
-        status[(flags & ~int(NEUTRAL_FLAGS)) != 0] = QualityStatus.UNCERTAIN
-        status[(flags & int(BAD_FLAGS)) != 0] = QualityStatus.BAD
-    return status
 
 
 def count_flags(flags: npt.NDArray[np.int32]) -> dict[str, int]:

@@ -250,6 +250,7 @@ class Planner:
                     Problem(path, value, f"is {source.leaf}; a level is text or a whole number.")
                 )
                 return None
+            self._want(source)
             return PlannedField(name, _LABEL, 0, source=source, identity=True)
         if self._config.decode == "sparkplug_b" and "{device}" in value:
             # Filled by the Sparkplug decoder from the topic; the plan only has to name the level.

@@ -229,7 +229,7 @@ def compare_texts(symbol: str, left: Function, right: Function) -> Function:
 def _call_abs(arguments: tuple[Function, ...]) -> Function:
     def evaluate(rows: Rows) -> Operand:
         value = _number(arguments[0](rows))
-        data = value.data
+        data: Any = value.data
         if isinstance(data, np.ndarray) and data.dtype.kind == "i":
             data = np.maximum(data, -_INT64_MAX)
         return Number(abs(data), value.valid)
@@ -353,10 +353,9 @@ def _is_integer(data: npt.NDArray[Any] | int | float) -> bool:
     )
 
 
-def _double(data: npt.NDArray[Any] | int | float) -> npt.NDArray[np.float64] | np.float64:
+def _double(data: npt.NDArray[Any] | int | float) -> Any:
     if isinstance(data, np.ndarray):
-        wide: npt.NDArray[np.float64] = data.astype(np.float64, copy=False)
-        return wide
+        return data.astype(np.float64, copy=False)
     return np.float64(data)
 
 

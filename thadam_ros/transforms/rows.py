@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from thadam_ros.model.message import RecordGroup
-from thadam_ros.model.quality import QualityFlag
+from thadam_ros.model.quality import BAD_FLAGS, NEUTRAL_FLAGS, QualityFlag, QualityStatus
 
 Mask = npt.NDArray[np.bool_]
 T = TypeVar("T", bound=np.generic)
@@ -100,7 +100,11 @@ class Rows:
             self.columns[name] = column
 
     def values(self, name: str) -> Values:
-        """Return a number, boolean or timestamp column as NumPy values (timestamps as int64)."""
+        """Return a number, boolean or timestamp column as NumPy values (timestamps as ns)."""
+        if name == "_quality_flags":
+            return Values(self.flags, None)
+        if name == "_quality_status":
+            return Values(quality_status(self.flags), None)
         found = self._values.get(name)
         if found is None:
             found = to_values(self.columns[name])
@@ -163,6 +167,15 @@ def to_values(column: pa.Array) -> Values:
     whole = np.frombuffer(buffer, kind.to_pandas_dtype(), count=start + len(column))
     assert whole.itemsize == width
     return Values(whole[start:], valid)
+
+
+def quality_status(flags: npt.NDArray[np.int32]) -> npt.NDArray[np.int8]:
+    """Return ``_quality_status`` of flags: bad, uncertain or good."""
+    status = np.zeros(len(flags), np.int8)
+    if flags.any():
+        status[(flags & ~int(NEUTRAL_FLAGS)) != 0] = QualityStatus.UNCERTAIN
+        status[(flags & int(BAD_FLAGS)) != 0] = QualityStatus.BAD
+    return status
 
 
 def _shorten(reason: str) -> str:
