@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.chain_support import bag_messages, imu, on_one_core, run_chain, run_pandas
+from bench.chain_support import bag_messages, compare, imu
 
 DOCUMENT = """
 schema: 1
@@ -48,26 +48,18 @@ def to_rows(message: Any) -> list[dict[str, object]]:
 
 def run(seconds: float) -> dict[str, object]:
     """Measure the ratio baseline / chain; ``seconds`` sizes the input (about that long in all)."""
-    count = max(20_000, int(seconds * 10_000))
+    count = max(50_000, int(seconds * 20_000))
     rng = np.random.default_rng(1)
     some = [imu(index, rng) for index in range(2_000)]
     wal = bag_messages("/imu", "sensor_msgs/msg/Imu", [some[i % 2_000] for i in range(count)])
 
-    def measure() -> tuple[float, int, float]:
-        chain_s, rows = run_chain(DOCUMENT, wal, repeats=3)
-        return chain_s, rows, run_pandas(wal, "sensor_msgs/msg/Imu", to_rows, repeats=3)
-
-    chain_s, rows, pandas_s = on_one_core(measure)
-    if rows != count:
-        raise RuntimeError(f"{rows} rows delivered of {count} messages")
+    found = compare(DOCUMENT, wal, "sensor_msgs/msg/Imu", to_rows)
+    if found["rows"] != count:
+        raise RuntimeError(f"{found['rows']} rows delivered of {count} messages")
     return {
         "name": "chain Imu -> Parquet",
-        "ratio": pandas_s / chain_s,
+        "ratio": found.pop("ratio"),
         "target": 10.0,
         "floor": 6.0,
-        "details": {
-            "messages": count,
-            "chain_us_per_message": chain_s / count * 1e6,
-            "pandas_us_per_message": pandas_s / count * 1e6,
-        },
+        "details": {"messages": count, **found},
     }

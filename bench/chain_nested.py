@@ -11,11 +11,9 @@ import numpy as np
 from bench.chain_support import (
     STORE,
     bag_messages,
+    compare,
     header,
-    on_one_core,
     quaternion,
-    run_chain,
-    run_pandas,
     vector,
 )
 
@@ -165,7 +163,7 @@ CASES: tuple[tuple[str, str, str, Callable[..., Any], Callable[..., Any]], ...] 
 
 def run(seconds: float) -> dict[str, object]:
     """Measure each type; the ratio reported is the lowest of the three."""
-    count = max(5_000, int(seconds * 1_500))
+    count = max(20_000, int(seconds * 4_000))
     rng = np.random.default_rng(2)
     details: dict[str, object] = {"messages_per_type": count}
     ratios = []
@@ -173,25 +171,11 @@ def run(seconds: float) -> dict[str, object]:
         some = [make(index, rng) for index in range(1_000)]
         wal = bag_messages("/t", type_name, [some[i % 1_000] for i in range(count)])
 
-        def measure(
-            document: str = document,
-            wal: list[Any] = wal,
-            type_name: str = type_name,
-            to_rows: Callable[..., Any] = to_rows,
-        ) -> tuple[float, int, float]:
-            chain_s, rows = run_chain(document, wal, repeats=3)
-            return chain_s, rows, run_pandas(wal, type_name, to_rows, repeats=3)
-
-        chain_s, rows, pandas_s = on_one_core(measure)
-        if not rows:
+        found = compare(document, wal, type_name, to_rows)
+        if not found["rows"]:
             raise RuntimeError(f"no rows of {name} delivered")
-        ratios.append(pandas_s / chain_s)
-        details[name] = {
-            "ratio": pandas_s / chain_s,
-            "rows": rows,
-            "chain_us_per_message": chain_s / count * 1e6,
-            "pandas_us_per_message": pandas_s / count * 1e6,
-        }
+        ratios.append(found["ratio"])
+        details[name] = found
     return {
         "name": "chain nested types -> Parquet",
         "ratio": min(ratios),

@@ -8,6 +8,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -68,31 +69,42 @@ def bag_messages(
     ]
 
 
-def run_chain(document: str, wal: Sequence[BagMessage], repeats: int) -> tuple[float, int]:
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Seconds that one run took: on the wall and of this process's processors."""
+
+    wall_s: float
+    cpu_s: float
+
+
+class _Stopwatch:
+    def __init__(self) -> None:
+        self._wall, self._cpu = time.perf_counter(), time.process_time()
+
+    def spent(self) -> Spent:
+        return Spent(time.perf_counter() - self._wall, time.process_time() - self._cpu)
+
+
+def run_chain(document: str, wal: Sequence[BagMessage]) -> tuple[Spent, int]:
     """Run a chain over a WAL of ``wal``, from a cold start to delivered Parquet files.
 
     Returns:
-        (Median seconds over the repeats, rows delivered.)
+        (What it took, rows delivered.)
     """
-    seconds: list[float] = []
-    rows = 0
-    for _ in range(repeats):
-        with tempfile.TemporaryDirectory(prefix="thadam-bench-") as folder:
-            write_wal(
-                os.path.join(folder, "data", "wal"),
-                wal,
-                records_per_frame=2_000,
-                config=WalConfig(commit_bytes=64 << 20),
-            )
-            loaded = load_text(document, {"BENCH_DIR": folder})
-            edge = Edge(loaded)
-            started = time.perf_counter()
-            edge.start()
-            if not edge.close(drain_timeout_s=600.0):
-                raise RuntimeError(f"not drained: {edge.statistics()}")
-            seconds.append(time.perf_counter() - started)
-            rows = _rows(Path(folder) / "lake")
-    return statistics.median(seconds), rows
+    with tempfile.TemporaryDirectory(prefix="thadam-bench-") as folder:
+        write_wal(
+            os.path.join(folder, "data", "wal"),
+            wal,
+            records_per_frame=2_000,
+            config=WalConfig(commit_bytes=64 << 20),
+        )
+        loaded = load_text(document, {"BENCH_DIR": folder})
+        edge = Edge(loaded)
+        watch = _Stopwatch()
+        edge.start()
+        if not edge.close(drain_timeout_s=600.0):
+            raise RuntimeError(f"not drained: {edge.statistics()}")
+        return watch.spent(), _rows(Path(folder) / "lake")
 
 
 def _rows(lake: Path) -> int:
@@ -102,26 +114,52 @@ def _rows(lake: Path) -> int:
 
 
 def run_pandas(
+    wal: Sequence[BagMessage], type_name: str, to_rows: Callable[[Any], list[dict[str, object]]]
+) -> Spent:
+    """Decode with rosbags, build a DataFrame, write Parquet."""
+    import pandas as pd
+
+    with tempfile.TemporaryDirectory(prefix="thadam-bench-") as folder:
+        watch = _Stopwatch()
+        rows: list[dict[str, object]] = []
+        for message in wal:
+            for row in to_rows(STORE.deserialize_cdr(message.payload, type_name)):
+                row["ingest_time"] = message.time_ns
+                rows.append(row)
+        pd.DataFrame(rows).to_parquet(os.path.join(folder, "out.parquet"), compression="zstd")
+        return watch.spent()
+
+
+def compare(
+    document: str,
     wal: Sequence[BagMessage],
     type_name: str,
     to_rows: Callable[[Any], list[dict[str, object]]],
-    repeats: int,
-) -> float:
-    """Decode with rosbags, build a DataFrame, write Parquet; return the median seconds."""
-    import pandas as pd
+    repeats: int = 5,
+) -> dict[str, float]:
+    """Run chain and baseline in turn on one core, after a small warm-up of both.
 
-    seconds: list[float] = []
-    for _ in range(repeats):
-        with tempfile.TemporaryDirectory(prefix="thadam-bench-") as folder:
-            started = time.perf_counter()
-            rows: list[dict[str, object]] = []
-            for message in wal:
-                for row in to_rows(STORE.deserialize_cdr(message.payload, type_name)):
-                    row["ingest_time"] = message.time_ns
-                    rows.append(row)
-            pd.DataFrame(rows).to_parquet(os.path.join(folder, "out.parquet"), compression="zstd")
-            seconds.append(time.perf_counter() - started)
-    return statistics.median(seconds)
+    Returns:
+        Median of the pairwise ratios baseline / chain (``ratio`` on the wall, ``ratio_cpu`` of
+        processor time), median microseconds per message of both, rows delivered.
+    """
+
+    def pairs() -> list[tuple[Spent, int, Spent]]:
+        run_chain(document, wal[:100])
+        run_pandas(wal[:100], type_name, to_rows)
+        return [
+            (*run_chain(document, wal), run_pandas(wal, type_name, to_rows)) for _ in range(repeats)
+        ]
+
+    runs = on_one_core(pairs)
+    per_message = 1e6 / len(wal)
+    return {
+        "ratio": statistics.median(pandas.wall_s / chain.wall_s for chain, _, pandas in runs),
+        "ratio_cpu": statistics.median(pandas.cpu_s / chain.cpu_s for chain, _, pandas in runs),
+        "chain_us_per_message": statistics.median(c.wall_s for c, _, _ in runs) * per_message,
+        "pandas_us_per_message": statistics.median(p.wall_s for _, _, p in runs) * per_message,
+        "rows": runs[-1][1],
+    }
 
 
 def on_one_core(work: Callable[[], Any]) -> Any:
