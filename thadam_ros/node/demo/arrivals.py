@@ -2,7 +2,8 @@
 """What the write-ahead log holds of the messages in a ledger.
 
 A record is recognised by publisher gid and publication sequence number; where a distribution tells
-neither, by its bytes. Its bytes are compared in any case.
+neither, by its bytes. Its bytes are compared in any case, up to the padding that RTPS adds to make
+a payload's length a multiple of four.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from thadam_ros.storage.filesystem import FileSystem
 from thadam_ros.wal.reader import WalReader
 
 _GID_BYTES = 16
+#: Bytes that RTPS may add behind a payload.
+PADDING_MAX = 3
 _READ_FRAMES = 64
 _READ_BYTES = 64 << 20
 
@@ -92,12 +95,11 @@ def read_wal(directory: str, ledger: Ledger, fs: FileSystem) -> WalContents:
 def _add_frame(contents: WalContents, recognise: _Recogniser, frame: Frame) -> None:
     position = Position(frame.ordinal, frame.position)
     for index, topic, gid, number, ingest_ns, payload in _records(frame):
-        found = digest(payload)
-        sent = recognise.find(topic, gid, number, found)
+        sent = recognise.find(topic, gid, number, payload)
         if sent is None:
             contents.unknown[topic] += 1
             continue
-        if sent.digest != found:
+        if not is_same(payload, sent):
             contents.altered[topic] += 1
         key = (sent.publisher, sent.number)
         if key in recognise.seen:
@@ -130,6 +132,12 @@ def _records(frame: Frame) -> Iterator[tuple[int, str, str, int, int, memoryview
         )
 
 
+def is_same(payload: memoryview, sent: Sent) -> bool:
+    """Tell whether a record holds the bytes that were published, RTPS padding aside."""
+    padding = len(payload) - sent.size
+    return 0 <= padding <= PADDING_MAX and digest(payload[: sent.size]) == sent.digest
+
+
 class _Recogniser:
     """Finds the ledger's message for a record."""
 
@@ -145,15 +153,20 @@ class _Recogniser:
             for sent in ledger.sent[publisher.index]:
                 self._by_bytes.setdefault((publisher.topic, sent.digest), deque()).append(sent)
 
-    def find(self, topic: str, gid: str, number: int, found: int) -> Sent | None:
+    def find(self, topic: str, gid: str, number: int, payload: memoryview) -> Sent | None:
         """Return the message, None when the ledger has none like it."""
         if gid and number:
             numbers = self._by_gid.get((topic, gid))
             if numbers is not None:
                 return numbers.get(number)
-        alike = self._by_bytes.get((topic, found))
-        if not alike:
-            return None
+        for padding in range(PADDING_MAX + 1):
+            published = payload[: len(payload) - padding]
+            alike = self._by_bytes.get((topic, digest(published)))
+            if alike:
+                return self._next_of(alike)
+        return None
+
+    def _next_of(self, alike: deque[Sent]) -> Sent:
         # The oldest of equal messages that was not seen; else the last one came again.
         while len(alike) > 1 and (alike[0].publisher, alike[0].number) in self.seen:
             alike.popleft()

@@ -186,7 +186,7 @@ def make_plan(seconds: float, seed: int) -> RobotPlan:
                    "diagnostics", 2.0, count(2.0), rows=3),
             Stream("tf", "/tf", "tf2_msgs/msg/TFMessage", "tf", 100.0, count(100.0), rows=2),
             Stream("cloud", "points", "sensor_msgs/msg/PointCloud2", "cloud", 10.0, count(10.0),
-                   reliable=False),
+                   reliable=False, node="camera"),
             Stream("temperature", "temperature", "sensor_msgs/msg/Temperature", "temperature", 5.0,
                    count(5.0, LATE_TOPIC_S), first_s=LATE_TOPIC_S,
                    every={ASLEEP: TEMPERATURE_ASLEEP_EVERY}),

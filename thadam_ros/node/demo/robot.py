@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import rclpy
+from rclpy.context import Context
 from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
 from rclpy.utilities import remove_ros_args
@@ -154,6 +155,28 @@ def _depth(stream: Stream) -> int:
     return max(100, int(5 * stream.rate_hz)) if stream.reliable else 5
 
 
+def _make_nodes(argv: Sequence[str]) -> dict[str, Node]:
+    """Return the nodes of the robot's three drivers.
+
+    The camera is a DDS participant of its own, as on a robot: the fragments of its clouds would
+    fill the buffers that the small reliable messages need.
+    """
+    drive = Context()
+    rclpy.init(args=list(argv), context=drive, signal_handler_options=SignalHandlerOptions.NO)
+    robot = Node("demo_robot", context=drive)
+    camera = Context()
+    # Launch renames nodes by `-r __node:=`; only the first may listen to it.
+    rclpy.init(args=[], context=camera, signal_handler_options=SignalHandlerOptions.NO)
+    namespace = robot.get_namespace()
+    return {
+        "robot": robot,
+        "gripper": Node(
+            "demo_gripper", context=drive, namespace=namespace, use_global_arguments=False
+        ),
+        "camera": Node("demo_camera", context=camera, namespace=namespace),
+    }
+
+
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="thadam_demo_robot", description=__doc__)
     parser.add_argument("--seconds", type=float, default=25.0, help=f"at least {SECONDS_MIN:g}")
@@ -174,13 +197,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ValueError as exc:
         print(f"thadam_demo_robot: --seconds: {exc}", file=sys.stderr)
         return 2
-    rclpy.init(args=argv, signal_handler_options=SignalHandlerOptions.NO)
-    # Launch renames the first node by `-r __node:=`; the second must keep a name of its own.
-    robot_node = Node("demo_robot")
-    gripper_node = Node("demo_gripper", use_global_arguments=False,
-                        namespace=robot_node.get_namespace())  # fmt: skip
+    nodes = _make_nodes(argv)
     ledger = LedgerWriter(options.ledger)
-    robot = Robot(plan, ledger, {"robot": robot_node, "gripper": gripper_node})
+    robot = Robot(plan, ledger, nodes)
 
     def stop(signum: int, frame: object) -> None:
         robot.stopped = True
@@ -192,9 +211,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     while options.stay and not robot.stopped:
         time.sleep(0.05)
     ledger.close()
-    gripper_node.destroy_node()
-    robot_node.destroy_node()
-    rclpy.shutdown()
+    for node in nodes.values():
+        node.destroy_node()
+        node.context.try_shutdown()
     return 130 if interrupted else 0
 
 
