@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -97,7 +98,7 @@ def test_a_visible_file_that_does_not_hold_what_its_name_says_is_replaced(
 def test_a_copy_to_another_filesystem_stays_hidden_until_it_is_whole(
     chain_dir: Path, far: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In pieces, under a name that starts with a dot and does not end in .parquet."""
+    """In pieces, outside every dataset folder, under a name that does not end in .parquet."""
     monkeypatch.setattr(delivery, "COPY_STEP_BYTES", 1000)
     url = far / "lake"
     size = _sealed(chain_dir, url).stat().st_size
@@ -107,12 +108,12 @@ def test_a_copy_to_another_filesystem_stays_hidden_until_it_is_whole(
     while driver.statistics().waiting_files:
         driver.work()
         steps += 1
-        names = [p.name for p in url.rglob("*") if p.is_file()]
+        names = [str(p.relative_to(url)) for p in url.rglob("*") if p.is_file()]
         if driver.statistics().waiting_files:
-            assert all(name.startswith(".") and name.endswith(".tmp") for name in names)
+            assert all(re.fullmatch(r"\.incoming/[^/]+\.tmp", name) for name in names)
     assert steps > size // 1000
     assert visible_positions(url) == list(range(10))
-    assert [p.name for p in url.rglob(".*")] == []
+    assert list((url / ".incoming").iterdir()) == []
     assert sealed_names(chain_dir) == []
 
 
@@ -128,11 +129,11 @@ def test_an_unfinished_copy_is_made_again_from_the_start(
     for _ in range(3):
         first.work()
     first.close()
-    assert len(list(url.rglob(".*.tmp"))) == 1
+    assert len(list(url.rglob("*.tmp"))) == 1
     second = make_driver(chain_dir, url)
     second.open(1)
     deliver_all(second)
-    assert list(url.rglob(".*.tmp")) == []
+    assert list(url.rglob("*.tmp")) == []
     assert visible_positions(url) == list(range(10))
 
 

@@ -15,11 +15,15 @@ import xxhash
 
 from thadam_ros.errors import FatalError, StorageFullError, TransientError
 from thadam_ros.sinks.parquet.layout import SealedFile, partition_folder
-from thadam_ros.storage.atomic import read_whole, replace_durably
+from thadam_ros.storage.atomic import TEMP_SUFFIX, read_whole, replace_durably
 from thadam_ros.storage.filesystem import FileSystem
 
 #: One piece of work copies this many bytes at most.
 COPY_STEP_BYTES = 8 << 20
+
+#: Folder below the url in which copies grow. Not beside their targets: polars refuses to scan a
+#: dataset folder that holds a file with another ending, hidden or not.
+INCOMING_FOLDER = ".incoming"
 
 #: Partition folders remembered as existing, so that each is made and synced once.
 _FOLDERS_KNOWN_MAX = 4096
@@ -104,7 +108,7 @@ class Delivery:
         except FileExistsError:
             if self._same_bytes(target, file):
                 return self._finish(source, folder, Step.ALREADY_THERE)
-            self._copy = _Copy(self._fs, source, target, Step.REPLACED)
+            self._copy = self._begin_copy(source, target, Step.REPLACED)
         except FileNotFoundError:
             self._sealed_gone(source, target, file)
             return self._finish(source, folder, Step.ALREADY_THERE)
@@ -113,10 +117,15 @@ class Delivery:
                 raise
             if self._fs.exists(target) and self._same_bytes(target, file):
                 return self._finish(source, folder, Step.ALREADY_THERE)
-            self._copy = _Copy(self._fs, source, target, Step.DELIVERED)
+            self._copy = self._begin_copy(source, target, Step.DELIVERED)
         else:
             return self._finish(source, folder, Step.DELIVERED)
         return self._continue_copy(self._copy, source, folder)
+
+    def _begin_copy(self, source: str, target: str, outcome: Step) -> _Copy:
+        incoming = os.path.join(self._url_dir, INCOMING_FOLDER)
+        self._fs.makedirs(incoming)
+        return _Copy(self._fs, source, target, incoming, outcome)
 
     def _continue_copy(self, copy: _Copy, source: str, folder: str) -> Step:
         if copy.step():
@@ -222,14 +231,16 @@ class Delivery:
 
 
 class _Copy:
-    """A copy to a hidden name beside the target, renamed when whole."""
+    """A copy in the incoming folder, renamed to its target when whole."""
 
-    def __init__(self, fs: FileSystem, source: str, target: str, outcome: Step) -> None:
-        folder, name = os.path.split(target)
+    def __init__(
+        self, fs: FileSystem, source: str, target: str, incoming: str, outcome: Step
+    ) -> None:
         self.target = target
         self.outcome = outcome
         self._fs = fs
-        self._temp = os.path.join(folder, f".{name}.tmp")
+        # The name holds epoch and hash: no other robot that shares the url has the same.
+        self._temp = os.path.join(incoming, os.path.basename(target) + TEMP_SUFFIX)
         self._offset = 0
         self._source_fd = fs.open(source, os.O_RDONLY)
         self._fd = -1
