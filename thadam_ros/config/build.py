@@ -7,6 +7,7 @@ and the checks that look across it, still run; what they say about a replaced va
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -248,7 +249,8 @@ class Builder:
 def _assemble(
     cls: type[Any], keys: Layout, values: Mapping[tuple[str, ...], object], name: str | None
 ) -> Any:
-    arguments: dict[str, Any] = {} if name is None else {"name": name}
+    named = name is not None and any(f.name == "name" for f in dataclasses.fields(cls))
+    arguments: dict[str, Any] = {"name": name} if named else {}
     parts: dict[str, dict[str, object]] = {}
     for target, value in values.items():
         if len(target) == 1:

@@ -7,7 +7,7 @@ check across records, hash. Every step reports into one list, so that all proble
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -119,7 +119,28 @@ def merged_document(
         lines = dict(parameter_lines or {})
     document = Document(lines=lines, problems=list(base.problems))
     document.tree = tree_from_parameters(flat, base.tree, document.problems, ignore)
+    if flat.get("use_sim_time") is True:
+        document.tree = _simulated(document.tree)
     return document
+
+
+def _simulated(tree: dict[str, object]) -> dict[str, object]:
+    """Give the source times of ros2 datasets the domain ``sim`` (spec 3.2, 7.2).
+
+    It happens in the tree, so that hashes and the merged document say so.
+    """
+    sources, datasets = tree.get("sources"), tree.get("datasets")
+    if not isinstance(sources, dict) or not isinstance(datasets, dict):
+        return tree
+    out: dict[str, object] = {}
+    for name, dataset in datasets.items():
+        match = dataset.get("match") if isinstance(dataset, dict) else None
+        source = sources.get(match.get("source")) if isinstance(match, dict) else None
+        is_ros2 = isinstance(source, dict) and source.get("type") == "ros2"
+        if isinstance(dataset, dict) and is_ros2 and isinstance(dataset.get("time"), dict):
+            dataset = {**dataset, "time": {**dataset["time"], "domain": "sim"}}
+        out[name] = dataset
+    return {**tree, "datasets": out}
 
 
 def load_merged(
@@ -142,9 +163,11 @@ def load_merged(
         # Without a readable document every required key would be reported as missing.
         raise ConfigError(problems)
     built: Config = builder.record(Config, tree, "")
+    wrong = frozenset(builder.broken)
     for check in CHECKS:
         for problem in check(built):
-            builder.report(problem.path, problem.value, problem.message, problem.suggestion)
+            if not _holds_any(problem.path, wrong):
+                builder.report(problem.path, problem.value, problem.message, problem.suggestion)
     sound = _sound_part(built, builder.problems)
     for check in checks:
         for problem in check(sound):
@@ -154,12 +177,17 @@ def load_merged(
     return hashed(built)
 
 
+def _holds_any(path: str, inner: Iterable[str]) -> bool:
+    """Tell whether one of ``inner`` lies in ``path``: then the cause has been named already."""
+    return any(p.startswith((f"{path}.", f"{path}[")) for p in inner)
+
+
 def _sound_part(config: Config, problems: Sequence[Problem]) -> Config:
     """Return ``config`` without the datasets and transforms that have problems already."""
     paths = [p.path for p in problems]
 
     def is_sound(path: str) -> bool:
-        return not any(p == path or p.startswith((f"{path}.", f"{path}[")) for p in paths)
+        return path not in paths and not _holds_any(path, paths)
 
     return replace(
         config,

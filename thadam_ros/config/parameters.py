@@ -149,8 +149,9 @@ def _take_names(
 ) -> None:
     if value is None or value == "":
         return
-    if not isinstance(value, list):
-        found.append(Problem(name, value, "must be a list of names"))
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        shown = value if isinstance(value, str) else None
+        found.append(Problem(name, shown, "must be a list of names"))
     elif value:
         listed[_MAP_OF_LIST[name]] = value
 

@@ -41,7 +41,7 @@ BYTE_RATE_UNITS: Final[dict[str, int]] = {f"{u}/s": n for u, n in SIZE_UNITS.ite
 
 _INT64_MAX: Final = (1 << 63) - 1
 _TEXT_MAX: Final = 40
-_NUMBER = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*(\S.*?)?\s*")
+_NUMBER = re.compile(r"\s*([+-]?[0-9]+(?:\.[0-9]+)?)\s*(\S.*?)?\s*")
 
 
 def split_quantity(text: str) -> tuple[Decimal, str] | None:

@@ -21,6 +21,11 @@ _DEPTH_MAX: Final = 40
 _TEXT_MAX: Final = 8 << 20
 _INT = re.compile(r"[-+]?[0-9]{1,40}|0x[0-9a-fA-F]{1,16}|0o[0-7]{1,22}")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+#: What the composer resolves by itself, and ``!``, which only says "text".
+_TAGS: Final = frozenset(
+    f"tag:yaml.org,2002:{name}"
+    for name in ("map", "seq", "str", "int", "float", "bool", "null", "timestamp", "value", "merge")
+) | {"!"}
 _SPECIAL: Final = {".inf": "inf", "+.inf": "inf", "-.inf": "-inf", ".nan": "nan"}
 
 
@@ -89,6 +94,10 @@ class _Converter:
             return None
         if path:
             self._document.lines.setdefault(path, node.start_mark.line + 1)
+        if node.tag not in _TAGS:
+            tag = node.tag.replace("tag:yaml.org,2002:", "!!")
+            self._problem(node, path, None, f"has the YAML tag {tag}, which means nothing here")
+            return None
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path, depth)
         if isinstance(node, yaml.SequenceNode):
