@@ -100,17 +100,30 @@ class TypeResolver:
         message_class = self.message_class(type_name)
         if message_class is None:
             return Unresolved.UNKNOWN
+        described = self.describe(type_name, graph_hash, publisher_node)
+        if described is None:
+            return Unresolved.PENDING
+        definition, hash_text = described
+        origin = "graph" if graph_hash else "computed" if hash_text else ""
+        return ResolvedType(type_name, message_class, definition, hash_text, origin)
+
+    def describe(
+        self, type_name: str, graph_hash: str, publisher_node: tuple[str, str]
+    ) -> tuple[str, str] | None:
+        """Return a type's definition and hash, None while its publisher is being asked.
+
+        The type's package need not be installed.
+        """
         definition = self._definition_of(type_name) or ""
         computed = hash_of(definition, type_name)
         if not graph_hash:
-            origin = "computed" if computed else ""
-            return ResolvedType(type_name, message_class, definition, computed, origin)
+            return definition, computed
         if computed != graph_hash:
             described = self._description(type_name, graph_hash, publisher_node)
             if described is None:
-                return Unresolved.PENDING
+                return None
             definition = described
-        return ResolvedType(type_name, message_class, definition, graph_hash, "graph")
+        return definition, graph_hash
 
     def _description(
         self, type_name: str, graph_hash: str, publisher_node: tuple[str, str]
