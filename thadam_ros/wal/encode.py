@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From source batches to frames, one pass over the records."""
+"""From source batches to frames.
+
+A batch is packed into arrays by the thread that appends it, while the writer thread waits for
+the disk; the writer thread only puts arrays behind each other, one pass a frame.
+"""
 
 from __future__ import annotations
 
-import sys
-from array import array
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from itertools import accumulate
-from typing import Final
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
 import orjson
 import zstandard
 
@@ -23,6 +27,7 @@ from thadam_ros.wal.layout import (
     RECORD_BYTES,
     FrameHeader,
     aligned,
+    array_bytes,
     checksum,
 )
 
@@ -30,6 +35,11 @@ from thadam_ros.wal.layout import (
 _DECLARATION_COMPRESS_BYTES: Final = 4 << 10
 _ZSTD_LEVEL: Final = 1
 _PADDING: Final = bytes(8)
+_DTYPES: Final[dict[str, np.dtype[Any]]] = {
+    "q": np.dtype("<i8"),
+    "Q": np.dtype("<u8"),
+    "I": np.dtype("<u4"),
+}
 
 Buffer = bytes | bytearray | memoryview
 
@@ -45,16 +55,32 @@ class Stamp:
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
-    """A batch that waits for its commit.
+class PackedBatch:
+    """A batch that waits for its commit; n records.
 
     Attributes:
-        bytes: Payload and array bytes, as counted against the pending ceiling.
+        monotonic_ns: When it was accepted.
+        columns: int64 ingest times, int64 source timestamps, uint64 sequences, uint32 topic
+            references, uint32 publisher references; n each.
+        lengths: int64[n] payload lengths.
+        payload: All payloads behind each other.
+        topic_refs, publisher_refs: What has to be declared before it.
+        bytes: What it takes in a frame, attributes included.
     """
 
-    batch: SourceBatch
+    source_id: str
     stamp: Stamp
+    monotonic_ns: int
+    columns: tuple[npt.NDArray[Any], ...]
+    lengths: npt.NDArray[np.int64]
+    payload: memoryview
+    attributes: Mapping[int, Mapping[str, str]]
+    topic_refs: frozenset[int]
+    publisher_refs: frozenset[int]
     bytes: int
+
+    def __len__(self) -> int:
+        return len(self.lengths)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,48 +100,81 @@ class EncodedFrame:
     publisher_refs: frozenset[int]
 
 
-def batch_bytes(batch: SourceBatch) -> int:
-    """Return about what ``batch`` will take in a frame."""
-    size = sum(map(len, batch.payloads)) + RECORD_BYTES * len(batch.payloads)
-    for attributes in batch.attributes.values():
-        size += sum(len(key) + len(value) + 6 for key, value in attributes.items())
-    return size
-
-
-def check_batch(batch: SourceBatch) -> None:
-    """Refuse a batch whose lists do not belong together.
+def pack_batch(batch: SourceBatch, stamp: Stamp, monotonic_ns: int) -> PackedBatch:
+    """Return ``batch`` as arrays.
 
     Raises:
-        ValueError: The lists differ in length, or attributes name a record that is not there.
+        ValueError: The lists differ in length, a value does not fit its array, a payload is not
+            bytes, or attributes name a record that is not there.
     """
     n = len(batch.payloads)
-    if not (
-        len(batch.topic_refs)
-        == len(batch.ingest_times_ns)
-        == len(batch.source_timestamps_ns)
-        == len(batch.sequences)
-        == len(batch.publisher_refs)
-        == n
-    ):
+    lists = (
+        batch.ingest_times_ns,
+        batch.source_timestamps_ns,
+        batch.sequences,
+        batch.topic_refs,
+        batch.publisher_refs,
+    )
+    if any(len(values) != n for values in lists):
         raise ValueError(f"the lists of a batch of source {batch.source_id!r} differ in length")
     if batch.attributes and not all(0 <= index < n for index in batch.attributes):
         raise ValueError(f"attributes of source {batch.source_id!r} name a record beyond {n - 1}")
+    try:
+        payload = memoryview(b"".join(batch.payloads))
+        return PackedBatch(
+            source_id=batch.source_id,
+            stamp=stamp,
+            monotonic_ns=monotonic_ns,
+            columns=tuple(map(_packed, "qqQII", lists)),
+            lengths=_packed("q", list(map(len, batch.payloads))),
+            payload=payload,
+            attributes=batch.attributes,
+            topic_refs=frozenset(_distinct(batch.topic_refs)),
+            publisher_refs=frozenset(_distinct(batch.publisher_refs)) - {0},
+            bytes=len(payload) + RECORD_BYTES * n + _attribute_bytes(batch),
+        )
+    except (struct.error, TypeError) as exc:
+        raise ValueError(f"a batch of source {batch.source_id!r}: {exc}") from exc
 
 
-def group_batches(waiting: Sequence[Accepted], frame_bytes: int) -> Iterator[list[Accepted]]:
+def _packed(typecode: str, numbers: Sequence[int]) -> npt.NDArray[Any]:
+    # struct, for it is the fastest on a list of int and strict about range with every numpy;
+    # most lists of references are one value over and over (bench/wal_append.py --layouts).
+    n = len(numbers)
+    if typecode == "I" and n and numbers.count(numbers[0]) == n:
+        data = struct.pack("<I", numbers[0]) * n
+    else:
+        data = struct.pack(f"<{n}{typecode}", *numbers)
+    column: npt.NDArray[Any] = np.frombuffer(data, _DTYPES[typecode])
+    return column
+
+
+def _distinct(refs: Sequence[int]) -> Sequence[int]:
+    return refs[:1] if refs.count(refs[0]) == len(refs) else refs
+
+
+def _attribute_bytes(batch: SourceBatch) -> int:
+    return sum(
+        len(key) + len(value) + 6
+        for attributes in batch.attributes.values()
+        for key, value in attributes.items()
+    )
+
+
+def group_batches(waiting: Sequence[PackedBatch], frame_bytes: int) -> Iterator[list[PackedBatch]]:
     """Yield the batches of each frame: one source, one clock state, about ``frame_bytes``.
 
     A source's batches keep their order. A batch that is larger on its own is cut between
     records; a record that is larger on its own gets a frame of its own.
     """
-    open_groups: dict[tuple[str, bool], tuple[list[Accepted], int]] = {}
-    for accepted in waiting:
-        key = accepted.batch.source_id, accepted.stamp.clock_synced
+    open_groups: dict[tuple[str, bool], tuple[list[PackedBatch], int]] = {}
+    for batch in waiting:
+        key = batch.source_id, batch.stamp.clock_synced
         other = key[0], not key[1]
         if other in open_groups:
             # The clock state changed: what came before must not end up behind.
             yield open_groups.pop(other)[0]
-        for piece in _pieces(accepted, frame_bytes):
+        for piece in _pieces(batch, frame_bytes):
             group, size = open_groups.get(key, ([], 0))
             if group and size + piece.bytes > frame_bytes:
                 yield group
@@ -126,72 +185,45 @@ def group_batches(waiting: Sequence[Accepted], frame_bytes: int) -> Iterator[lis
         yield group
 
 
-def _pieces(accepted: Accepted, frame_bytes: int) -> Iterator[Accepted]:
-    if accepted.bytes <= frame_bytes or len(accepted.batch) <= 1:
-        yield accepted
+def _pieces(batch: PackedBatch, frame_bytes: int) -> Iterator[PackedBatch]:
+    if batch.bytes <= frame_bytes or len(batch) <= 1:
+        yield batch
         return
-    batch = accepted.batch
-    start, size = 0, 0
-    for index, payload in enumerate(batch.payloads):
-        record = len(payload) + RECORD_BYTES
+    sizes = batch.lengths + RECORD_BYTES
+    start = size = begin = 0
+    for index, record in enumerate(sizes.tolist()):
         if index > start and size + record > frame_bytes:
-            yield Accepted(_cut(batch, start, index), accepted.stamp, size)
+            yield _cut(batch, start, index, begin, size)
+            begin += size - RECORD_BYTES * (index - start)
             start, size = index, 0
         size += record
-    yield Accepted(_cut(batch, start, len(batch)), accepted.stamp, size)
+    yield _cut(batch, start, len(batch), begin, size)
 
 
-def _cut(batch: SourceBatch, start: int, end: int) -> SourceBatch:
-    return SourceBatch(
-        batch.source_id,
-        batch.topic_refs[start:end],
-        batch.ingest_times_ns[start:end],
-        batch.payloads[start:end],
-        batch.source_timestamps_ns[start:end],
-        batch.sequences[start:end],
-        batch.publisher_refs[start:end],
-        {i - start: value for i, value in batch.attributes.items() if start <= i < end},
+def _cut(batch: PackedBatch, start: int, end: int, begin: int, size: int) -> PackedBatch:
+    return replace(
+        batch,
+        columns=tuple(column[start:end] for column in batch.columns),
+        lengths=batch.lengths[start:end],
+        payload=batch.payload[begin : begin + size - RECORD_BYTES * (end - start)],
+        attributes={i - start: v for i, v in batch.attributes.items() if start <= i < end},
+        bytes=size,
     )
 
 
-def _packed(typecode: str, parts: Sequence[Sequence[int]]) -> memoryview:
-    # array beats numpy here: its C loop over a list of int takes half the time.
-    values = array(typecode, parts[0])
-    for part in parts[1:]:
-        values.extend(part)
-    if sys.byteorder != "little":
-        values.byteswap()
-    return memoryview(values).cast("B")
-
-
-def encode_frame(group: Sequence[Accepted], compressor: Compressor | None) -> EncodedFrame:
-    """Return one data frame of all batches in ``group``, in order.
-
-    Raises:
-        OverflowError, TypeError: A value does not fit its array.
-    """
-    batches = [accepted.batch for accepted in group]
-    payloads = batches[0].payloads
-    if len(batches) > 1:
-        payloads = [payload for batch in batches for payload in batch.payloads]
-    topic_refs = [batch.topic_refs for batch in batches]
-    publisher_refs = [batch.publisher_refs for batch in batches]
-    attributes = _pack_attributes(batches)
-    stored: bytes = b"".join(payloads)
-    payload_bytes, codec = len(stored), CODEC_NONE
+def encode_frame(group: Sequence[PackedBatch], compressor: Compressor | None) -> EncodedFrame:
+    """Return one data frame of all batches in ``group``, in order."""
+    n = sum(map(len, group))
+    attributes = _pack_attributes(group)
+    payload_bytes = sum(len(batch.payload) for batch in group)
+    stored: list[Buffer] = [batch.payload for batch in group]
+    codec = CODEC_NONE
     if compressor is not None:
-        stored, codec = compressor.compress(stored)
-    body: list[Buffer] = [
-        _packed("q", [batch.ingest_times_ns for batch in batches]),
-        _packed("q", [batch.source_timestamps_ns for batch in batches]),
-        _packed("Q", [batch.sequences for batch in batches]),
-        _packed("q", [list(accumulate(map(len, payloads), initial=0))]),
-        _packed("I", topic_refs),
-        _packed("I", publisher_refs),
-    ]
+        stored, codec = compressor.compress(stored, payload_bytes)
+    body: list[Buffer] = [_arrays(group, n)]
     if attributes:
         body += [attributes, _PADDING[: aligned(len(attributes)) - len(attributes)]]
-    body.append(stored)
+    body += stored
     size = sum(map(len, body))
     body.append(_PADDING[: aligned(size) - size])
     stamp = group[0].stamp
@@ -208,24 +240,39 @@ def encode_frame(group: Sequence[Accepted], compressor: Compressor | None) -> En
         ingest_time_ns=stamp.time_ns,
         boottime_ns=stamp.boottime_ns,
         boot_id=stamp.boot_id,
-        records=len(payloads),
+        records=n,
         attribute_bytes=len(attributes),
         payload_bytes=payload_bytes,
         body_crc=checksum(body),
     )
     return EncodedFrame(
         header,
-        batches[0].source_id,
+        group[0].source_id,
         tuple(body),
-        frozenset().union(*topic_refs),
-        frozenset().union(*publisher_refs) - {0},
+        frozenset().union(*(batch.topic_refs for batch in group)),
+        frozenset().union(*(batch.publisher_refs for batch in group)),
     )
 
 
-def _pack_attributes(batches: Sequence[SourceBatch]) -> bytes:
-    merged: dict[str, dict[str, str]] = {}
+def _arrays(group: Sequence[PackedBatch], n: int) -> memoryview:
+    """Return the array section of a frame."""
+    section = np.empty(array_bytes(n), np.uint8)
+    wide, narrow = section[: 32 * n + 8].view("<u8"), section[32 * n + 8 :].view("<u4")
+    targets = (wide[:n], wide[n : 2 * n], wide[2 * n : 3 * n], narrow[:n], narrow[n:])
+    for index, target in enumerate(targets):
+        parts = [batch.columns[index].view(target.dtype) for batch in group]
+        np.concatenate(parts, out=target)
+    offsets = wide[3 * n :].view("<i8")
+    offsets[0] = 0
+    np.concatenate([batch.lengths for batch in group], out=offsets[1:])
+    np.cumsum(offsets[1:], out=offsets[1:])
+    return section.data
+
+
+def _pack_attributes(group: Sequence[PackedBatch]) -> bytes:
+    merged: dict[str, Mapping[str, str]] = {}
     base = 0
-    for batch in batches:
+    for batch in group:
         for index, value in batch.attributes.items():
             merged[str(base + index)] = value
         base += len(batch)
@@ -238,12 +285,16 @@ class Compressor:
     def __init__(self) -> None:
         self._zstd = zstandard.ZstdCompressor(level=_ZSTD_LEVEL, write_checksum=False)
 
-    def compress(self, data: bytes) -> tuple[bytes, int]:
-        """Return the stored bytes and their codec."""
-        if not data:
-            return data, CODEC_NONE
-        packed = self._zstd.compress(data)
-        return (packed, CODEC_ZSTD) if len(packed) < len(data) else (data, CODEC_NONE)
+    def compress(self, data: list[Buffer], size: int) -> tuple[list[Buffer], int]:
+        """Return the stored bytes and their codec.
+
+        Args:
+            size: Bytes in ``data``.
+        """
+        stream = self._zstd.compressobj(size=size)
+        packed: list[Buffer] = [stream.compress(buffer) for buffer in data]
+        packed.append(stream.flush())
+        return (packed, CODEC_ZSTD) if sum(map(len, packed)) < size else (data, CODEC_NONE)
 
 
 def topic_entry(ref: int, declaration: TopicDeclaration) -> dict[str, object]:
@@ -270,16 +321,18 @@ def encode_declarations(
         header: The data frame that needs it, stamped: position, clocks and source are its.
     """
     data = orjson.dumps(entries)
-    stored, codec = data, CODEC_NONE
+    stored: list[Buffer] = [data]
+    codec = CODEC_NONE
     if len(data) >= _DECLARATION_COMPRESS_BYTES:
-        stored, codec = Compressor().compress(data)
-    body: list[Buffer] = [stored, _PADDING[: aligned(len(stored)) - len(stored)]]
+        stored, codec = Compressor().compress(stored, len(data))
+    size = sum(map(len, stored))
+    body = [*stored, _PADDING[: aligned(size) - size]]
     return header._replace(
         kind=KIND_DECLARATION,
         codec=codec,
         records=len(entries),
         attribute_bytes=0,
-        body_bytes=len(stored),
+        body_bytes=size,
         payload_bytes=len(data),
         body_crc=checksum(body),
     ), body

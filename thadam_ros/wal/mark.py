@@ -139,8 +139,9 @@ class MarkWriter:
         """
         self._counter += 1
         slot = _pack(mark, self._counter)
-        for offset in _SLOT_OFFSETS:
-            self._fs.pwrite_all(self._fd, [slot], offset)
+        # One call: each one gives the interpreter away and may wait to get it back.
+        page = b"".join(slot.ljust(MARK_BYTES // 2, b"\0") for _ in _SLOT_OFFSETS)
+        self._fs.pwrite_all(self._fd, [page], 0)
 
     def sync(self) -> None:
         """Make the page itself durable: a start from it is then exact, not only safe."""

@@ -27,9 +27,8 @@ class WalStatistics:
         pending_bytes_max: The ceiling.
         refused_batches: Batches that append refused (ceiling reached, failed or closed).
         refused_records: Records in them.
-        lost_records: Accepted records that never became durable: malformed values, a failed
-            writer, a disk still full at close.
-        malformed_batches: Batches whose values fit no array; their records are in lost_records.
+        lost_records: Accepted records that never became durable: the writer failed, or the disk
+            was still full at close.
         publishers_refused: Publishers that got reference 0 because the table is full.
         fsyncs: fdatasync calls that returned.
         commits: Commits made durable.
@@ -64,7 +63,6 @@ class WalStatistics:
     refused_batches: int
     refused_records: int
     lost_records: int
-    malformed_batches: int
     publishers_refused: int
     fsyncs: int
     commits: int

@@ -18,14 +18,13 @@ from thadam_ros.model.position import Position
 from thadam_ros.storage.filesystem import FileSystem
 from thadam_ros.storage.lock import DirectoryLock
 from thadam_ros.wal.encode import (
-    Accepted,
     Compressor,
     EncodedFrame,
+    PackedBatch,
     Stamp,
-    batch_bytes,
-    check_batch,
     encode_frame,
     group_batches,
+    pack_batch,
     publisher_entry,
     topic_entry,
 )
@@ -37,6 +36,8 @@ from thadam_ros.wal.statistics import WalStatistics
 
 #: What may wait for its commit before append refuses.
 PENDING_BYTES_MAX: Final = 64 << 20
+#: A frame's lengths are 32 bits.
+BATCH_BYTES_MAX: Final = 1 << 31
 #: Publishers come and go for as long as the process lives; later ones get reference 0.
 PUBLISHERS_MAX: Final = 1 << 17
 #: A full disk is tried again after this long, doubled up to the second figure.
@@ -134,10 +135,9 @@ class WalWriter:
         self._compressor = Compressor() if config.compression == "zstd" else None
         # Guards everything below; never held during I/O.
         self._changed = threading.Condition()
-        self._waiting: deque[Accepted] = deque()
+        self._waiting: deque[PackedBatch] = deque()
         self._waiting_bytes = 0
-        self._waiting_since_ns = 0
-        self._taken: list[Accepted] = []
+        self._taken: list[PackedBatch] = []
         self._taken_bytes = 0
         self._accepted = 0
         self._settled = 0
@@ -149,7 +149,6 @@ class WalWriter:
         self._refused_batches = 0
         self._refused_records = 0
         self._lost_records = 0
-        self._malformed = 0
         self._publishers_refused = 0
         self._storage_refusals = 0
         self._callback_errors = 0
@@ -209,35 +208,44 @@ class WalWriter:
             False when refused (counted): the ceiling is reached, the writer failed or closed.
 
         Raises:
-            ValueError: The batch's lists do not belong together.
+            ValueError: The batch is not what :class:`SourceBatch` says: lists of different
+                length, values that fit no array, more bytes than a frame can hold.
         """
-        check_batch(batch)
         if not len(batch):
             return True
-        size = batch_bytes(batch)
+        if not self._has_room(1):
+            return self._refuse(batch)
         stamp = Stamp(
             self._clock.time_ns(), self._clock.boottime_ns(), self._boot_id, self._clock_synced()
         )
+        # Packed here, outside the lock: this thread works while the writer waits for the disk.
+        packed = pack_batch(batch, stamp, self._clock.monotonic_ns())
+        size = packed.bytes
+        if size > BATCH_BYTES_MAX:
+            raise ValueError(f"a batch of {size} bytes is more than a frame can hold")
         with self._changed:
-            pending = self._waiting_bytes + self._taken_bytes
-            if (
-                self._failed
-                or self._closing
-                or (pending and pending + size > self._pending_bytes_max)
-            ):
-                self._refused_batches += 1
-                self._refused_records += len(batch)
-                return False
+            if not self._has_room(size):
+                return self._refuse(batch)
             first = not self._waiting
-            self._waiting.append(Accepted(batch, stamp, size))
+            self._waiting.append(packed)
             self._waiting_bytes += size
             self._accepted += 1
-            if first:
-                self._waiting_since_ns = self._clock.monotonic_ns()
             # The writer needs waking only to start its interval or to cut it short.
             if first or self._waiting_bytes >= self._config.commit_bytes:
                 self._changed.notify_all()
             return True
+
+    def _has_room(self, size: int) -> bool:
+        pending = self._waiting_bytes + self._taken_bytes
+        return not (
+            self._failed or self._closing or (pending and pending + size > self._pending_bytes_max)
+        )
+
+    def _refuse(self, batch: SourceBatch) -> bool:
+        with self._changed:
+            self._refused_batches += 1
+            self._refused_records += len(batch)
+            return False
 
     def flush(self, timeout_s: float) -> bool:
         """Commit now; True when everything accepted before the call is durable in time."""
@@ -284,7 +292,6 @@ class WalWriter:
                 refused_batches=self._refused_batches,
                 refused_records=self._refused_records,
                 lost_records=self._lost_records,
-                malformed_batches=self._malformed,
                 publishers_refused=self._publishers_refused,
                 fsyncs=log.fsyncs,
                 commits=log.commits,
@@ -343,7 +350,7 @@ class WalWriter:
             while True:
                 urgent = self._closing or self._flush_upto > self._settled
                 if self._waiting:
-                    due_ns = self._waiting_since_ns + config.commit_interval_ns
+                    due_ns = self._waiting[0].monotonic_ns + config.commit_interval_ns
                     left_ns = due_ns - self._clock.monotonic_ns()
                     if (
                         urgent
@@ -357,10 +364,15 @@ class WalWriter:
                     return False
                 else:
                     self._changed.wait()
-            self._taken = list(self._waiting)
-            self._taken_bytes = self._waiting_bytes
-            self._waiting.clear()
-            self._waiting_bytes = 0
+            self._taken_bytes = 0
+            # Not everything: what waits beyond one commit keeps the memory bound moving.
+            while self._waiting and (
+                not self._taken or self._taken_bytes + self._waiting[0].bytes <= config.commit_bytes
+            ):
+                batch = self._waiting.popleft()
+                self._taken.append(batch)
+                self._taken_bytes += batch.bytes
+            self._waiting_bytes -= self._taken_bytes
             return True
 
     def _commit(self) -> None:
@@ -379,31 +391,12 @@ class WalWriter:
             self._longest_commit_ns = max(self._longest_commit_ns, duration_ns)
             self._changed.notify_all()
 
-    def _encode(self, taken: Sequence[Accepted]) -> list[EncodedFrame]:
-        """Return the frames of one commit; a batch that cannot be encoded is left out, counted."""
+    def _encode(self, taken: Sequence[PackedBatch]) -> list[EncodedFrame]:
         if self._config.commit == "each":
-            groups = [[accepted] for accepted in taken]
+            groups = [[batch] for batch in taken]
         else:
             groups = list(group_batches(taken, self._config.commit_bytes))
-        frames: list[EncodedFrame] = []
-        for group in groups:
-            try:
-                frames.append(encode_frame(group, self._compressor))
-            except (OverflowError, TypeError):
-                frames += self._encode_singly(group)
-        return frames
-
-    def _encode_singly(self, group: Sequence[Accepted]) -> list[EncodedFrame]:
-        frames: list[EncodedFrame] = []
-        for accepted in group:
-            try:
-                frames.append(encode_frame([accepted], self._compressor))
-            except (OverflowError, TypeError) as exc:
-                with self._changed:
-                    self._malformed += 1
-                    self._lost_records += len(accepted.batch)
-                self._log.counters.last_error = f"{type(exc).__name__}: {exc}"
-        return frames
+        return [encode_frame(group, self._compressor) for group in groups]
 
     def _write(self, frames: Sequence[EncodedFrame]) -> bool:
         """Make ``frames`` durable, however long a full disk lasts; False when given up."""
@@ -446,7 +439,7 @@ class WalWriter:
         with self._changed:
             self._failed = True
             lost = [*self._taken, *self._waiting]
-            self._lost_records += sum(len(accepted.batch) for accepted in lost)
+            self._lost_records += sum(map(len, lost))
             self._taken, self._taken_bytes = [], 0
             self._waiting.clear()
             self._waiting_bytes = 0
