@@ -305,9 +305,7 @@ def test_an_unknown_type_is_reported_and_captured_when_it_appears(
     assert rig.state() == "ok"
 
 
-def test_a_second_type_on_a_topic_is_counted(
-    make_rig: Make, talker: Node, domain_id: int
-) -> None:
+def test_a_second_type_on_a_topic_is_counted(make_rig: Make, talker: Node, domain_id: int) -> None:
     """Publishers that disagree about the type degrade the source; the first type is captured."""
     import rclpy
     from rclpy.context import Context
@@ -378,9 +376,7 @@ def test_a_full_wal_and_a_pause_refuse_by_topic(make_rig: Make, talker: Node) ->
     assert rig.statistics("/numbers").lost == 0
 
 
-def test_a_bug_while_taking_is_counted_and_capture_goes_on(
-    make_rig: Make, talker: Node
-) -> None:
+def test_a_bug_while_taking_is_counted_and_capture_goes_on(make_rig: Make, talker: Node) -> None:
     """An exception at the edge degrades the source, and messages flow again."""
     rig = make_rig()
     made = publisher(talker, "/numbers", profile())
@@ -411,9 +407,7 @@ def test_stopping_takes_what_waits(make_rig: Make, talker: Node) -> None:
     wait_until(lambda: made.get_subscription_count() == 0, "the subscription is gone")
 
 
-def test_depth_grows_with_the_rate_without_loss_or_repetition(
-    make_rig: Make, talker: Node
-) -> None:
+def test_depth_grows_with_the_rate_without_loss_or_repetition(make_rig: Make, talker: Node) -> None:
     """A busy topic gets a longer queue by an overlapping subscription; nothing comes twice."""
     rig = make_rig()
     if not (rig.capture._capabilities.publisher_gid and rig.capture._capabilities.sequence):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
@@ -175,7 +176,8 @@ class ChainNode(ManagedNode):
         elif runner is None:
             state = self._tracker.update(State.STOPPED, "stopped", "not configured")
         else:
-            return list(runner.statistics())
+            name = self.get_fully_qualified_name()
+            return [replace(statistics, node=name) for statistics in runner.statistics()]
         return [
             ComponentStatistics(
                 name=f"chain.{self.sink}",

@@ -82,6 +82,7 @@ class EdgeView:
             wal_budget_bytes=budget,
             filesystem_free_bytes=free,
             components=components,
+            foreign=self._children.foreign() if self._children is not None else frozenset(),
         )
 
     def status_directory(self) -> str | None:

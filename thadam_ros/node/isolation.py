@@ -94,6 +94,11 @@ class ChainProcesses:
             found.extend(self._statistics_of(child))
         return found
 
+    def foreign(self) -> frozenset[str]:
+        """Return the names of the components that running processes speak for."""
+        running = [c.sink for c in self._children if c.process and c.process.poll() is None]
+        return frozenset(f"{kind}.{sink}" for sink in running for kind in ("chain", "quarantine"))
+
     def _statistics_of(self, child: _Child) -> list[ComponentStatistics]:
         names = (f"chain.{child.sink}", f"quarantine.{child.sink}")
         process = child.process

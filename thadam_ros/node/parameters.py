@@ -34,16 +34,6 @@ from thadam_ros.config.kinds import Duration, Refused
 from thadam_ros.config.parameters import ParameterSpec
 from thadam_ros.errors import ConfigError, Problem
 
-_TYPES = {
-    "bool": Parameter.Type.BOOL,
-    "integer": Parameter.Type.INTEGER,
-    "double": Parameter.Type.DOUBLE,
-    "string": Parameter.Type.STRING,
-    "bool_array": Parameter.Type.BOOL_ARRAY,
-    "integer_array": Parameter.Type.INTEGER_ARRAY,
-    "double_array": Parameter.Type.DOUBLE_ARRAY,
-    "string_array": Parameter.Type.STRING_ARRAY,
-}
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 _DOUBLE_MAX = 1.7976931348623157e308
 
@@ -107,9 +97,7 @@ class ParameterTable:
             self._node.undeclare_parameter(spec.name)
         self._shown[spec.name] = default
         try:
-            # An empty list has no type of its own: such a parameter is declared without a value.
-            value = _TYPES[spec.type] if default == [] else default
-            self._node.declare_parameter(spec.name, value, _descriptor(spec))
+            self._node.declare_parameter(spec.name, default, _descriptor(spec))
         except (InvalidParameterTypeException, InvalidParameterValueException):
             # Given with another type or out of range. The loader says so, with all other problems.
             self._node.declare_parameter(
@@ -157,7 +145,12 @@ def _plain(value: Any) -> Any:
 
 
 def _descriptor(spec: ParameterSpec) -> ParameterDescriptor:
-    descriptor = ParameterDescriptor(description=spec.description, read_only=spec.read_only)
+    descriptor = ParameterDescriptor(
+        description=spec.description,
+        read_only=spec.read_only,
+        # rclpy takes an empty list for one of bytes; without a value, reading many at once fails.
+        dynamic_typing=spec.default == [] or spec.default == (),
+    )
     if spec.range is None:
         return descriptor
     low, high = spec.range

@@ -100,7 +100,7 @@ class Speaker:
         if directory is None:
             return
         try:
-            for component in snapshot.components:
+            for component in snapshot.own():
                 write_status(directory, component, self._clock)
             self._file_error = ""
         except OSError as exc:

@@ -59,6 +59,8 @@ class Snapshot:
 
     Attributes:
         components: The WAL first, then by name.
+        foreign: Names of components that another process speaks for: it publishes their
+            diagnostics and writes their status files.
     """
 
     stamp_ns: int
@@ -75,6 +77,11 @@ class Snapshot:
     wal_budget_bytes: int
     filesystem_free_bytes: int
     components: tuple[ComponentStatistics, ...]
+    foreign: frozenset[str] = frozenset()
+
+    def own(self) -> tuple[ComponentStatistics, ...]:
+        """Return the components of this process."""
+        return tuple(c for c in self.components if c.name not in self.foreign)
 
     def states(self) -> tuple[object, ...]:
         """Return what counts as a change."""
@@ -143,10 +150,10 @@ def wal_position(statistics: WalStatistics | None) -> int:
 
 
 def to_diagnostics(snapshot: Snapshot) -> DiagnosticArray:
-    """Return one status per component, named ``thadam: <component>``."""
+    """Return one status per component of this process, named ``thadam: <component>``."""
     array = DiagnosticArray()
     array.header.stamp = _time(snapshot.stamp_ns)
-    for component in snapshot.components:
+    for component in snapshot.own():
         state = component.state
         values = {name: str(getattr(component, name)) for name in _COUNTERS}
         values.update(
