@@ -189,6 +189,13 @@ int16 x
 # Hostile texts
 
 
+TOKENS = (
+    *("int32 a", "string<=3 b", "P p", "float64[<=2] c", "uint8 X=1", "===", "MSG: p/P", "# x"),
+    *("IDL: p/msg/P", "module p {", "struct M {", "}; };", "const long A = 3;", "@key"),
+    *("[", "]", "<=", "=", "1", "\t", "  ", "é", "\x00"),
+)
+
+
 def outcome(text: str) -> str:
     """``schema`` when the text parses and hashes, else the reject code."""
     try:
@@ -254,11 +261,7 @@ def test_deep_nesting_is_refused() -> None:
 @settings(max_examples=300, deadline=None)
 @given(
     st.lists(
-        st.sampled_from(
-            ["int32 a", "string<=3 b", "P p", "===", "MSG: p/P", "IDL: p/msg/P", "float64[<=2] c"]
-            + ["# x", "module p {", "struct M {", "}; };", "@key", "[", "]", "<=", "=", "1", "\t"]
-            + ["é", "\x00", "uint8 X=1", "  ", "const long A = 3;"]
-        ),
+        st.sampled_from(TOKENS),
         max_size=12,
     ),
     st.booleans(),

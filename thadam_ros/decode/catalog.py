@@ -2,7 +2,7 @@
 """Where message definitions come from on this machine, without ROS.
 
 Only capture, import and validation look here; decoding uses the definition that was stored beside
-the data. Order: definitions given to the constructor, ``share/<pkg>/msg/<Name>.msg`` (or .idl) of the
+the data. Order: definitions given to the constructor, the .msg or .idl files under ``share`` of the
 installed prefixes, the store of well-known types that comes with rosbags.
 """
 

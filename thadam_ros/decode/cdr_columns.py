@@ -19,6 +19,7 @@ from thadam_ros.decode import wire
 from thadam_ros.decode.arrays import ArrayBuilder, Level
 from thadam_ros.decode.columns import DecodedColumns
 from thadam_ros.decode.cursor import Bools, Ints
+from thadam_ros.decode.estimate import is_estimate, may_be_overestimated
 from thadam_ros.decode.plan import compile_program
 from thadam_ros.decode.schema import MessageSchema, StringType
 from thadam_ros.decode.walk import SCAN_ROWS_MAX, Scanners, Walker
@@ -48,7 +49,9 @@ class CdrColumnDecoder:
         Raises:
             RecordError: ``schema.pointer_unknown``.
         """
+        self._schema = schema
         self._program = compile_program(schema, pointers)
+        self._overestimated = may_be_overestimated(schema)
         self._types = {pointer: schema.arrow_type(pointer) for pointer in pointers}
         self._scanners: Scanners = {}
         self._scan_rows_max = max(1, scan_rows_max)
@@ -110,11 +113,26 @@ class CdrColumnDecoder:
         builder = ArrayBuilder(payload, little)
         level = Level(scope)
         columns = {p: builder.build(self._program.outputs[p], level) for p in self._types}
-        trailing = walker.trailing
-        padded = room % 4 == 0
-        surplus = (trailing > wire.PADDING_BYTES_MAX) | ((trailing > 0) & ~padded)
+        surplus = self._surplus(payload, walker.trailing, body, room, little)
         result.add(rows, columns, surplus)
         self._content(builder, rows, result)
+
+    def _surplus(
+        self,
+        payload: npt.NDArray[np.uint8],
+        trailing: Ints,
+        body: Ints,
+        room: Ints,
+        little: bool,
+    ) -> Bools:
+        """Tell which messages are followed by more than padding."""
+        surplus: Bools = (trailing > wire.PADDING_BYTES_MAX) | ((trailing > 0) & (room % 4 != 0))
+        if self._overestimated:
+            for number in np.flatnonzero(surplus).tolist():
+                start = int(body[number]) - wire.HEADER_BYTES
+                raw = payload[start : int(body[number] + room[number])].tobytes()
+                surplus[number] = not is_estimate(self._schema, raw, little)
+        return surplus
 
     def _blame(
         self,

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from thadam_ros.decode import wire
+from thadam_ros.decode.estimate import is_estimate, may_be_overestimated
 from thadam_ros.decode.limits import minimum_size, minimum_sizes
 from thadam_ros.decode.schema import (
     BYTE_PRIMITIVES,
@@ -50,7 +51,7 @@ class ReferenceMessage:
 
     Attributes:
         values: Pointer -> value: numbers, str, bytes (lists of uint8, byte, char), lists, dicts.
-        surplus: More than padding follows the message.
+        surplus: More than padding follows the message (:mod:`.wire`).
     """
 
     values: Mapping[str, object]
@@ -92,7 +93,10 @@ def decode_message(
     found = {pointer: _follow(root, pointer) for pointer in wanted}
     _check_content(schema, kinds, found)
     values = {pointer: _finish(schema, kinds[pointer], found[pointer]) for pointer in wanted}
-    return ReferenceMessage(values, wire.is_surplus(reader.trailing, len(data)))
+    surplus = wire.is_surplus(reader.trailing, len(data))
+    if surplus and may_be_overestimated(schema):
+        surplus = not is_estimate(schema, data, little)
+    return ReferenceMessage(values, surplus)
 
 
 def _reads_cleanly(schema: MessageSchema, data: bytes, little: bool) -> bool:

@@ -3,8 +3,9 @@
 
 Payload = 4 bytes of encapsulation (representation id big-endian, then options, ignored), then the
 body; alignment counts from the first byte of the body (DDSI-RTPS 2.5, 10.2). Fast DDS pads the
-payload with up to 3 bytes to a multiple of 4 when it crosses processes, so that much is padding;
-anything else behind the message is surplus.
+payload with up to 3 bytes to a multiple of 4 when it crosses processes, so that much is padding,
+and so are the bytes by which it overestimates a message (:mod:`.estimate`); anything else behind
+the message is surplus.
 
 Both decoders must name the same error for the same bytes, also when several things are wrong:
 
