@@ -27,6 +27,7 @@ from thadam_ros.node.demo.expectations import (
 from thadam_ros.node.demo.ledger import LedgerWriter
 from thadam_ros.node.demo.messages import make_payload
 from thadam_ros.node.demo.publishing import LedgerPublisher, make_qos, message_class
+from thadam_ros.node.demo.shipped import shipped_config
 
 #: Longest wait for the subscriptions of a stream; then it publishes to whoever is there.
 MATCH_DEADLINE_S = 60.0
@@ -197,6 +198,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ValueError as exc:
         print(f"thadam_demo_robot: --seconds: {exc}", file=sys.stderr)
         return 2
+    # The older name is what distributions before Kilted read; a user's own profile stays.
+    profile = str(shipped_config("demo_fastdds.xml"))
+    for name in ("FASTDDS_DEFAULT_PROFILES_FILE", "FASTRTPS_DEFAULT_PROFILES_FILE"):
+        os.environ.setdefault(name, profile)
     nodes = _make_nodes(argv)
     ledger = LedgerWriter(options.ledger)
     robot = Robot(plan, ledger, nodes)

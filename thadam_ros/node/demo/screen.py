@@ -18,7 +18,8 @@ from thadam_ros.node.demo.balance import Line
 from thadam_ros.node.demo.checks import Check
 
 _PLAIN_EVERY_S = 3.0
-_SHEET_WIDTH = 120
+_SHEET_WIDTH = 150
+_SHEET_WIDTH_MIN = 118
 _COLOURS = {"running": "green", "degraded": "yellow", "failed": "red", "starting": "cyan"}
 _SHEET = ("published", "received_again", "delivered", "quarantined", "deduplicated", "filtered",
           "unmatched", "refused", "lost", "difference")  # fmt: skip
@@ -76,22 +77,19 @@ class Screen:
 
     def sheet(self, sink: str, lines: Sequence[Line], rows: dict[str, int]) -> None:
         """Print a balance sheet with the rows per dataset beside it."""
-        table = Table(
-            title=f"Balance sheet of sink {sink}, in messages",
-            title_justify="left",
-            padding=(0, 0, 0, 1),
-            collapse_padding=True,
-        )
+        table = Table(title=f"Balance sheet of sink {sink}, in messages", title_justify="left")
         table.add_column("topic", no_wrap=True)
         for name in _SHEET:
-            table.add_column(name.replace("_", " "), justify="right", min_width=7)
+            # Folded on a narrow terminal, never cut.
+            heading = name.replace("_", " ")
+            table.add_column(heading, justify="right", overflow="fold", min_width=6)
         for line in lines:
             values = [getattr(line, name) for name in _SHEET]
             style = "red" if line.difference else ("bold" if line.topic == "total" else "")
             table.add_row(line.topic, *map(str, values), style=style)
-        # Figures are never cut: on a narrow terminal the lines wrap.
-        wide = Console(highlight=False, width=max(_SHEET_WIDTH, self.console.width))
-        wide.print(table)
+        narrow = self.console.is_terminal
+        width = max(_SHEET_WIDTH_MIN, self.console.width) if narrow else _SHEET_WIDTH
+        Console(highlight=False, width=width).print(table)
         beside = Table(title="Rows per dataset", title_justify="left")
         beside.add_column("dataset")
         beside.add_column("rows", justify="right")

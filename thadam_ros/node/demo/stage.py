@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from thadam_ros.node.demo.expectations import RobotPlan, make_plan
 from thadam_ros.node.demo.options import Options
+from thadam_ros.node.demo.shipped import shipped_config
 
 NAMESPACE = "/r1"
 
@@ -51,16 +51,4 @@ def make_stage(options: Options, ledger: Path) -> Stage:
         *("--ros-args", "-r", f"__ns:={NAMESPACE}"),
     )
     plan = make_plan(options.seconds, options.seed)
-    return Stage(_demo_config(), command, NAMESPACE, plan)
-
-
-def _demo_config() -> Path:
-    """Return config/demo.yaml of the source tree, else of the installed package."""
-    in_tree = Path(__file__).resolve().parents[3] / "config" / "demo.yaml"
-    if in_tree.is_file():
-        return in_tree
-    for prefix in os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep):
-        path = Path(prefix) / "share" / "thadam_ros" / "config" / "demo.yaml"
-        if prefix and path.is_file():
-            return path
-    raise FileNotFoundError("config/demo.yaml is neither in the source tree nor installed")
+    return Stage(shipped_config("demo.yaml"), command, NAMESPACE, plan)
