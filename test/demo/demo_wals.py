@@ -100,7 +100,7 @@ class LogMaker:
             payload = payload_of(publisher, number)
             batch.topic_refs.append(self._refs[publisher])
             batch.ingest_times_ns.append(START_NS + number * SECOND_NS + late_ns)
-            batch.payloads.append(payload + b"!" if altered else payload)
+            batch.payloads.append(payload[:-1] + b"!" if altered else payload)
             batch.source_timestamps_ns.append(0)
             batch.sequences.append(number + 1 if known else 0)
             ref = self._writer.declare_publisher(gid_of(publisher)) if known else 0

@@ -12,9 +12,10 @@ from thadam_ros.chain.counts import ChainCounts
 from thadam_ros.chain.cursor import Cursor, CursorStore
 from thadam_ros.chain.state import ChainState
 from thadam_ros.model.position import Position
-from thadam_ros.node.demo.arrivals import read_wal
+from thadam_ros.node.demo.arrivals import is_same, read_wal
 from thadam_ros.node.demo.balance import make_sheet, stamped_counts, total
 from thadam_ros.node.demo.checks import sheet_checks
+from thadam_ros.node.demo.ledger import Sent, digest
 from thadam_ros.storage.filesystem import OsFileSystem
 
 from .demo_wals import LogMaker, make_ledger
@@ -84,6 +85,16 @@ def test_altered_and_unknown_records_are_told_apart(tmp_path: Path) -> None:
         log.add(1, [1, 2, 3, 4])
     contents = read_wal(str(tmp_path / "wal"), ledger, OsFileSystem())
     assert (dict(contents.altered), dict(contents.unknown)) == ({"/a": 3}, {"/b": 1})
+
+
+def test_padding_that_rtps_adds_is_no_change(tmp_path: Path) -> None:
+    """A payload's length becomes a multiple of four on the wire."""
+    sent = Sent(0, 1, 0, 0, 5, digest(b"12345"))
+    assert is_same(memoryview(b"12345"), sent)
+    assert is_same(memoryview(b"12345\0\0\0"), sent)
+    assert not is_same(memoryview(b"12345\0\0\0\0"), sent)
+    assert not is_same(memoryview(b"1234"), sent)
+    assert not is_same(memoryview(b"12346\0\0\0"), sent)
 
 
 def test_topic_that_nobody_published_stands_in_the_sheet(tmp_path: Path) -> None:

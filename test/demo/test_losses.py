@@ -61,3 +61,15 @@ def test_latched_loss_is_never_explained(tmp_path: Path) -> None:
     ledger, contents = run(tmp_path, range(1, 10), range(15, 21), latched=(0,))
     found = unexplained_losses(ledger, contents, [KILL_NS], INTERVAL_NS)
     assert [sent.number for sent in found] == [10, 11, 12, 13, 14]
+
+
+def test_kill_of_a_process_that_never_listened_explains_everything_since_the_one_before(
+    tmp_path: Path,
+) -> None:
+    """Killed again while it started: all of that time nobody listened."""
+    second_ns = KILL_NS + 3 * SECOND_NS
+    ledger, contents = run(tmp_path, range(1, 11), range(15, 21))
+    assert unexplained_losses(ledger, contents, [KILL_NS, second_ns], INTERVAL_NS) == []
+    first, second = kill_losses(ledger, contents, [KILL_NS, second_ns])
+    assert (first.before, first.after) == (0, 3)
+    assert (second.before, second.after) == (0, 1)

@@ -154,7 +154,7 @@ def rows_of(lake: Path) -> tuple[Counter[tuple[str, int]], int]:
         table = pq.ParquetFile(path).read(columns=["channel", "id"])
         channels = table.column("channel").to_pylist()
         rows.update((f"/n/{c}", i) for c, i in zip(channels, table["id"].to_pylist(), strict=True))
-        by_duckdb = duckdb.sql(f"SELECT count(*), sum(id) FROM '{path}'").fetchone()
+        by_duckdb = duckdb.sql(f"SELECT count(*), sum(id) FROM '{path}'").fetchall()[0]
         frame = polars.read_parquet(path, hive_partitioning=False)
         assert by_duckdb == (table.num_rows, sum(table["id"].to_pylist()))
         assert (frame.height, frame["id"].sum()) == by_duckdb

@@ -8,8 +8,10 @@ sent to a matched subscription must be in the log.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from thadam_ros.node.demo.arrivals import WalContents
 from thadam_ros.node.demo.ledger import Ledger, Sent
@@ -38,6 +40,26 @@ class KillLoss:
     blind_ns: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Life:
+    """One process: from the kill before it (0 at the start) to its own (None at the end).
+
+    Attributes:
+        first: Publisher -> lowest number this process was the first to take.
+    """
+
+    begin_ns: int
+    end_ns: int | None
+    first: Mapping[int, int]
+
+    def covers(self, sent: Sent) -> bool:
+        return self.begin_ns <= sent.sent_ns and (self.end_ns is None or sent.sent_ns < self.end_ns)
+
+    def listened_to(self, sent: Sent) -> bool:
+        """Tell whether the process was taking this publisher's messages when this one came."""
+        return sent.number > self.first.get(sent.publisher, sent.number)
+
+
 def missing_messages(ledger: Ledger, contents: WalContents, *, reliable: bool) -> list[Sent]:
     """Return the messages of reliable (or best-effort) publishers that never arrived."""
     missing: list[Sent] = []
@@ -54,22 +76,24 @@ def unexplained_losses(
     """Return the missing messages of reliable publishers that no kill explains.
 
     Args:
-        kills: Wall clock of each SIGKILL.
+        kills: Wall clock of each SIGKILL, ascending.
     """
     window_ns = commit_interval_ns + SLACK_NS
-    ends = [_first_numbers_after(contents, killed_ns) for killed_ns in kills]
+    lives = _lives(contents, kills)
+    # A latched message is asked for again by the next process: no kill explains its loss.
     latched = {p.index for p in ledger.publishers if p.latched}
-    return [
-        sent
-        for sent in missing_messages(ledger, contents, reliable=True)
-        # A latched message is asked for again by the next process: no kill explains its loss.
-        if sent.publisher in latched
-        or not any(
-            sent.sent_ns >= killed_ns - window_ns
-            and sent.number < after.get(sent.publisher, sent.number + 1)
-            for killed_ns, after in zip(kills, ends, strict=True)
-        )
-    ]
+
+    def is_explained(sent: Sent) -> bool:
+        if sent.publisher in latched:
+            return False
+        life = next(life for life in lives if life.covers(sent))
+        if life.end_ns is not None and sent.sent_ns >= life.end_ns - window_ns:
+            return True
+        # The first process was matched before anything was said.
+        return life.begin_ns > 0 and not life.listened_to(sent)
+
+    missing = missing_messages(ledger, contents, reliable=True)
+    return [sent for sent in missing if not is_explained(sent)]
 
 
 def kill_losses(ledger: Ledger, contents: WalContents, kills: Sequence[int]) -> list[KillLoss]:
@@ -79,38 +103,39 @@ def kill_losses(ledger: Ledger, contents: WalContents, kills: Sequence[int]) -> 
         kills: Wall clock of each SIGKILL, ascending.
     """
     missing = missing_messages(ledger, contents, reliable=True)
+    lives = _lives(contents, kills)
     found = []
-    for index, killed_ns in enumerate(kills):
-        earliest = kills[index - 1] if index else 0
-        latest = kills[index + 1] if index + 1 < len(kills) else None
-        after = _first_numbers_after(contents, killed_ns)
-        of_kill = [s for s in missing if s.number < after.get(s.publisher, s.number + 1)]
-        before = [
-            s for s in of_kill if s.sent_ns < killed_ns and s.sent_ns > _midway(earliest, killed_ns)
-        ]
-        later = [
-            s for s in of_kill if s.sent_ns >= killed_ns and (latest is None or s.sent_ns < latest)
-        ]
+    for killed, following in pairwise(lives):
+        assert killed.end_ns is not None
+        killed_ns = killed.end_ns
+        before = [s for s in missing if killed.covers(s) and killed.listened_to(s)]
+        after = [s for s in missing if following.covers(s) and not following.listened_to(s)]
         taken = [a.ingest_ns for a in contents.arrived if a.ingest_ns > killed_ns]
-        blind_ns = min(taken) - killed_ns if taken else None
-        window_ns = max((killed_ns - s.sent_ns for s in before), default=0)
-        found.append(KillLoss(killed_ns, len(before), window_ns, len(later), blind_ns))
+        found.append(
+            KillLoss(
+                killed_ns=killed_ns,
+                before=len(before),
+                window_ns=max((killed_ns - s.sent_ns for s in before), default=0),
+                after=len(after),
+                blind_ns=min(taken) - killed_ns if taken else None,
+            )
+        )
     return found
 
 
-def _midway(earlier_ns: int, later_ns: int) -> int:
-    """What went missing nearer to the earlier kill belongs to that one."""
-    return (earlier_ns + later_ns) // 2 if earlier_ns else 0
-
-
-def _first_numbers_after(contents: WalContents, killed_ns: int) -> dict[int, int]:
-    """Return, per publisher, the lowest number taken after the kill for the first time."""
+def _lives(contents: WalContents, kills: Sequence[int]) -> list[_Life]:
+    """Return one life per process, in order."""
+    edges = [0, *kills, None]
+    first: list[dict[int, int]] = [{} for _ in range(len(kills) + 1)]
     seen: set[tuple[int, int]] = set()
-    first: dict[int, int] = {}
     for arrived in contents.arrived:
         key = (arrived.publisher, arrived.number)
-        if arrived.ingest_ns > killed_ns and key not in seen:
-            known = first.get(arrived.publisher, arrived.number)
-            first[arrived.publisher] = min(known, arrived.number)
-        seen.add(key)
-    return first
+        if key not in seen:
+            seen.add(key)
+            of_life = first[bisect_left(kills, arrived.ingest_ns)]
+            known = of_life.get(arrived.publisher, arrived.number)
+            of_life[arrived.publisher] = min(known, arrived.number)
+    return [
+        _Life(begin or 0, end, numbers)
+        for begin, end, numbers in zip(edges, edges[1:], first, strict=False)
+    ]
