@@ -3,18 +3,15 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-_UNIT_CHARS_MAX = 64
-#: Powers beyond one digit, or of powers, are no units anyone measures in but cost pint dearly.
-_HUGE_POWER = re.compile(r"\d{2,}|(\*\*|\^)\s*[-+(]*\s*\d\s*\)*\s*(\*\*|\^)")
+from thadam_ros.config.units import HUGE_POWER, UNIT_CHARS_MAX
+from thadam_ros.config.units import registry as _registry
 
 
 class UnitError(ValueError):
@@ -32,13 +29,6 @@ class AffineMap:
         """Return the converted values, float64[n]; NaN and infinities stay what they are."""
         scaled = values * self.factor
         return scaled + self.offset if self.offset else scaled
-
-
-@lru_cache(maxsize=1)
-def _registry() -> Any:
-    import pint  # late: building the registry costs 0.3 s and most datasets name no unit
-
-    return pint.UnitRegistry(non_int_type=Fraction)
 
 
 def check_unit(unit: str) -> None:
@@ -70,7 +60,7 @@ def compile_conversion(unit: str, convert_to: str) -> AffineMap:
 
 
 def _parse(unit: str) -> Any:
-    if not unit.strip() or len(unit) > _UNIT_CHARS_MAX or _HUGE_POWER.search(unit):
+    if not unit.strip() or len(unit) > UNIT_CHARS_MAX or HUGE_POWER.search(unit):
         raise UnitError(f"{unit!r} is not a unit")
     try:
         return _registry().Unit(unit)

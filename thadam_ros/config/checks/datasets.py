@@ -7,8 +7,8 @@ import re
 from typing import Final
 
 from thadam_ros.config.checks.references import topic_problem, unknown
-from thadam_ros.config.checks.units import conversion_problem, unit_problem
 from thadam_ros.config.schema import Config, DatasetConfig, FieldConfig
+from thadam_ros.config.units import conversion_problem, unit_problem
 from thadam_ros.errors import Problem
 
 #: Columns every dataset has (spec 3.1); names with a leading _ cannot be declared anyway.
