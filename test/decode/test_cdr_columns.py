@@ -191,6 +191,21 @@ def test_messages_of_one_layout_need_not_be_evenly_spaced() -> None:
     assert got.columns["/d"].to_pylist() == [[1.0 * i, 2.0 * i] for i in range(7)]
 
 
+@pytest.mark.parametrize("count", [1, 2, 50])
+def test_columns_do_not_share_memory_with_the_payload(count: int) -> None:
+    """The buffer may be a mapped segment that is deleted or reused while the columns live."""
+    schema = parse_definition(
+        "float64 a\nuint8[3] b\nstring c\nint32[] d\nbool e\nP[] f\n===\nMSG: p/P\nfloat64 x",
+        "p/msg/M",
+    )
+    value = {"a": 1.5, "b": b"xyz", "c": "text", "d": [7, 8], "e": True, "f": [{"x": 2.5}]}
+    payload, starts, ends = pack([encode(schema, value)] * count)
+    payload = payload.copy()
+    got = CdrColumnDecoder(schema, [""]).decode(payload, starts, ends)
+    payload[:] = 0xFF
+    assert got.columns[""].to_pylist() == [value] * count
+
+
 def test_no_messages_give_empty_columns_of_the_right_type() -> None:
     """n = 0 is an ordinary batch."""
     schema = parse_definition("string a\nint32[] b", "p/msg/M")

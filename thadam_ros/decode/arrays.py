@@ -64,9 +64,9 @@ class ArrayBuilder:
 
     def build(self, output: Output, level: Level) -> pa.Array:
         """Return the array of ``output`` with one value per entry of ``level``."""
-        kind, scope = output.kind, level.scope
+        kind = output.kind
         if isinstance(kind, PrimitiveType):
-            return self._primitives(kind, scope.slots[output.position], output.pattern, level)
+            return self._primitives(kind, output, level)
         if isinstance(kind, StringType):
             return self._strings(output, kind, level)
         if isinstance(kind, StructRef):
@@ -75,21 +75,48 @@ class ArrayBuilder:
 
     # Numbers
 
-    def _gather(self, kind: PrimitiveType, places: Ints) -> npt.NDArray[np.generic]:
-        """Read one primitive at each place, in native byte order; booleans stay bytes."""
-        if kind.size == 1:
-            return self.payload[places].view(_dtype(kind))
-        dtype = _dtype(kind).newbyteorder("<" if self.little else ">")
-        view = np.ndarray((self.payload.size - kind.size + 1,), dtype, self.payload, strides=(1,))
-        native: npt.NDArray[np.generic] = view[places].astype(_dtype(kind), copy=False)
-        return native
+    def _members(
+        self, output: Output, kind: PrimitiveType, count: int, scope: Scope
+    ) -> npt.NDArray[np.generic]:
+        """Return a copy of ``count`` values per entry, native and one after the other.
 
-    def _primitives(
-        self, kind: PrimitiveType, places: Ints, pattern: str, level: Level
-    ) -> pa.Array:
-        values = self._gather(kind, places)
+        Never a view of the payload: that may be a mapped file, and its values are not aligned.
+        """
+        size = count * kind.size
+        if scope.blocks is None or output.position not in scope.blocks:
+            return self._native(kind, self._matrix(scope.slots[output.position], size))
+        block, offset = scope.blocks[output.position]
+        if block.matrix is None:
+            block.matrix = self._matrix(block.places, block.size, block.stride)
+        return self._native(kind, block.matrix[:, offset : offset + size], copy=True)
+
+    def _matrix(self, places: Ints, size: int, stride: int = 0) -> Bytes:
+        """Return ``size`` bytes from each place; a view of the payload if a stride is known."""
+        if places.size == 0:
+            return np.zeros((0, size), np.uint8)
+        if stride:
+            shape, first = (places.size, size), int(places[0])
+            view: Bytes = np.ndarray(shape, np.uint8, self.payload, first, (stride, 1))
+            return view
+        chunks: npt.NDArray[np.void] = np.ndarray(
+            (self.payload.size - size + 1,), f"V{size}", self.payload, strides=(1,)
+        )
+        gathered: Bytes = chunks[places].view(np.uint8)
+        return gathered.reshape(-1, size)
+
+    def _native(
+        self, kind: PrimitiveType, raw: Bytes, copy: bool = False
+    ) -> npt.NDArray[np.generic]:
+        """Return bytes as values in native order; booleans stay bytes."""
+        dtype = np.dtype("u1" if kind.name == "bool" else PRIMITIVES[kind.name].numpy)
+        swapped = dtype.newbyteorder("<" if self.little else ">")
+        values: npt.NDArray[np.generic] = raw.view(swapped).astype(dtype, order="C", copy=copy)
+        return values.reshape(-1)
+
+    def _primitives(self, kind: PrimitiveType, output: Output, level: Level) -> pa.Array:
+        values = self._members(output, kind, 1, level.scope)
         if kind.name == "bool":
-            self._note(pattern, np.flatnonzero(values > 1), level)  # type: ignore[operator]
+            self._note(output.pattern, _not_boolean(values), level)
         return _to_arrow(kind, values)
 
     def _note(self, pattern: str, entries: Ints, level: Level) -> None:
@@ -100,12 +127,16 @@ class ArrayBuilder:
 
     def _ranges(self, places: Ints, sizes: Ints) -> tuple[npt.NDArray[np.int32], Bytes]:
         """Copy byte ranges; return their offsets in the copy (n + 1 entries) and the copy."""
-        ends = places + sizes
         count = len(places)
         offsets = np.zeros(count + 1, np.int32)
         np.cumsum(sizes, out=offsets[1:])
-        if count == 0 or offsets[-1] == 0:
+        total = int(offsets[-1])
+        if total == 0:
             return offsets, np.zeros(0, np.uint8)
+        size = int(sizes[0])
+        if size * count == total and bool((sizes == size).all()):
+            return offsets, self._matrix(places, size, 0).reshape(-1)
+        ends = places + sizes
         if not bool((places[1:] >= ends[:-1]).all()):
             return offsets, self.payload[ragged_range(places, sizes)]
         cuts = np.empty(2 * count, np.int32)
@@ -115,7 +146,7 @@ class ArrayBuilder:
             pa.binary(), 2 * count - 1, [None, pa.py_buffer(cuts), pa.py_buffer(self.payload)]
         )
         taken = cut.take(pa.array(np.arange(0, 2 * count, 2)))
-        return offsets, np.frombuffer(taken.buffers()[2], np.uint8, int(offsets[-1]))
+        return offsets, np.frombuffer(taken.buffers()[2], np.uint8, total)
 
     def _strings(self, output: Output, kind: StringType, level: Level) -> pa.Array:
         places = level.scope.slots[output.position]
@@ -163,14 +194,12 @@ class ArrayBuilder:
 
     def _list(self, output: Output, kind: ListType, level: Level) -> pa.Array:
         scope = level.scope
-        if output.count is not None:
-            counts = np.full(scope.size, output.count, np.int64)
-        else:
-            counts = scope.slots[output.length]
-        element = kind.element
-        if isinstance(element, PrimitiveType):
-            return self._primitive_list(output, element, counts, level)
+        if isinstance(kind.element, PrimitiveType):
+            if output.count is None:
+                return self._sequence(output, kind.element, level)
+            return self._array(output, kind.element, output.count, level)
         assert output.step is not None
+        counts = scope.slots[output.length]
         if isinstance(output.step, FixedListStep):
             inner = expand_fixed(output.step, scope)
         else:
@@ -178,35 +207,45 @@ class ArrayBuilder:
         values = self.build(output.children[0], Level(inner, level, counts))
         return pa.ListArray.from_arrays(_offsets(counts), values)
 
+    def _sequence(self, output: Output, element: PrimitiveType, level: Level) -> pa.Array:
+        counts = level.scope.slots[output.length]
+        places = level.scope.slots[output.position]
+        offsets, data = self._ranges(places, counts * element.size)
+        values = self._native(element, data)
+        return self._primitive_list(output, element, offsets // element.size, values, level)
+
+    def _array(self, output: Output, element: PrimitiveType, count: int, level: Level) -> pa.Array:
+        values = self._members(output, element, count, level.scope)
+        offsets = np.arange(level.scope.size + 1, dtype=np.int32) * count
+        return self._primitive_list(output, element, offsets, values, level)
+
     def _primitive_list(
-        self, output: Output, element: PrimitiveType, counts: Ints, level: Level
+        self,
+        output: Output,
+        element: PrimitiveType,
+        offsets: npt.NDArray[np.int32],
+        values: npt.NDArray[np.generic],
+        level: Level,
     ) -> pa.Array:
-        offsets, data = self._ranges(level.scope.slots[output.position], counts * element.size)
         if element.name in BYTE_PRIMITIVES:
-            buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-            return pa.BinaryArray.from_buffers(pa.binary(), len(counts), buffers)
-        dtype = _dtype(element)
-        wire_dtype = dtype.newbyteorder("<" if self.little else ">")
-        values = data.view(wire_dtype).astype(dtype, copy=False)
+            buffers = [None, pa.py_buffer(offsets), pa.py_buffer(values)]
+            return pa.BinaryArray.from_buffers(pa.binary(), len(offsets) - 1, buffers)
         if element.name == "bool":
-            inner = Level(Scope(values.size), level, counts)
-            entries = np.flatnonzero(values > 1)
-            self._note(f"{output.pattern}/*", entries, inner)
-        return pa.ListArray.from_arrays(
-            pa.array(offsets // element.size), _to_arrow(element, values)
-        )
-
-
-def _dtype(kind: PrimitiveType) -> np.dtype[np.generic]:
-    """Return the numpy type in memory; booleans are bytes until they are checked."""
-    return np.dtype("u1" if kind.name == "bool" else PRIMITIVES[kind.name].numpy)
+            inner = Level(Scope(values.size), level, np.diff(offsets).astype(np.int64))
+            self._note(f"{output.pattern}/*", _not_boolean(values), inner)
+        return pa.ListArray.from_arrays(pa.array(offsets), _to_arrow(element, values))
 
 
 def _to_arrow(kind: PrimitiveType, values: npt.NDArray[np.generic]) -> pa.Array:
     if kind.name == "bool":
         return pa.array(values != 0)
-    buffers = [None, pa.py_buffer(np.ascontiguousarray(values))]
+    buffers = [None, pa.py_buffer(values)]
     return pa.Array.from_buffers(PRIMITIVES[kind.name].arrow, len(values), buffers)
+
+
+def _not_boolean(values: npt.NDArray[np.generic]) -> Ints:
+    """Return the numbers of the bytes that are neither 0 nor 1."""
+    return np.flatnonzero(values.view(np.uint8) > 1)
 
 
 def _string_array(offsets: npt.NDArray[np.int32], data: Bytes) -> pa.Array:

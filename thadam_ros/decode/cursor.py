@@ -24,6 +24,7 @@ class Cursor:
         rows: int64[m] message numbers.
         body: int64[m] index of the first body byte in the payload buffer.
         room: int64[m] bytes in the body.
+        stride: Distance of neighbouring bodies in the buffer when it is the same for all, else 0.
         pos: Position in the body; an int as long as it is the same for all.
         modulus, residue: ``pos % modulus == residue`` is known when ``pos`` is an array.
     """
@@ -31,6 +32,7 @@ class Cursor:
     rows: Ints
     body: Ints
     room: Ints
+    stride: int = 0
     pos: Pos = 0
     modulus: int = 8
     residue: int = 0
@@ -59,14 +61,33 @@ class Cursor:
 
     def copy(self) -> Cursor:
         """Return a cursor that moves independently."""
-        return Cursor(self.rows, self.body, self.room, self.pos, self.modulus, self.residue)
+        return Cursor(
+            self.rows, self.body, self.room, self.stride, self.pos, self.modulus, self.residue
+        )
 
     def select(self, mask: Bools) -> Cursor:
         """Return the messages of ``mask`` alone."""
         pos = self.pos if isinstance(self.pos, int) else self.pos[mask]
         return Cursor(
-            self.rows[mask], self.body[mask], self.room[mask], pos, self.modulus, self.residue
+            self.rows[mask], self.body[mask], self.room[mask], 0, pos, self.modulus, self.residue
         )
+
+
+@dataclass(slots=True)
+class Block:
+    """A stretch of fixed layout in every message: one copy serves several wanted members.
+
+    Attributes:
+        places: int64[m] index of its first byte in the payload buffer.
+        size: Bytes.
+        stride: Distance of neighbouring places when it is the same for all, else 0.
+        matrix: uint8[m, size], once it has been gathered.
+    """
+
+    places: Ints
+    size: int
+    stride: int
+    matrix: npt.NDArray[np.uint8] | None = None
 
 
 @dataclass(slots=True)
@@ -76,11 +97,14 @@ class Scope:
     Attributes:
         slots: Slot -> int64[size]: indices into the payload buffer, counts or phases.
         children: Length slot of a loop -> scope of the elements of those lists, in order.
+        blocks: Slot -> (block, offset in it), instead of ``slots`` for members of runs. None in
+            scopes that are parts of others: these are reordered, blocks are not.
     """
 
     size: int
     slots: dict[int, Ints] = field(default_factory=dict)
     children: dict[int, Scope] = field(default_factory=dict)
+    blocks: dict[int, tuple[Block, int]] | None = None
 
     def take(self, order: Ints) -> Scope:
         """Return the scope's entries in another order."""
@@ -126,8 +150,15 @@ def walk_run(step: Run, cursor: Cursor, scope: Scope) -> None:
         if segment.align:
             cursor.align(segment.align)
         pos = cursor.pos
-        for slot, offset in segment.captures:
-            scope.slots[slot] = cursor.body + (pos + offset)
+        if scope.blocks is None:
+            for slot, offset in segment.captures:
+                scope.slots[slot] = cursor.body + (pos + offset)
+        else:
+            stride = cursor.stride if isinstance(pos, int) else 0
+            for cluster in segment.clusters:
+                block = Block(cursor.body + (pos + cluster.offset), cluster.size, stride)
+                for slot, offset in cluster.members:
+                    scope.blocks[slot] = block, offset
         cursor.pos = pos + segment.size
     cursor.modulus, cursor.residue = modulus, residue
 
@@ -162,8 +193,8 @@ def expand_fixed(step: FixedListStep, scope: Scope) -> Scope:
         offset = (offset + (step.first_align - 1)) & -step.first_align
         cursor = Cursor(base, base + offset, base)
     else:
-        cursor = Cursor(base, base, base, offset, 1, 0)
-    elements = Scope(base.size)
+        cursor = Cursor(base, base, base, 0, offset, 1, 0)
+    elements = Scope(base.size, blocks={})
     walk_fixed(step.elements, cursor, elements)
     return elements
 

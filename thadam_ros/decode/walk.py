@@ -85,8 +85,8 @@ class Walker:
         """
         count = len(body)
         self.dead = np.zeros(count, np.bool_)
-        cursor = Cursor(np.arange(count), body, room)
-        scope = Scope(count)
+        cursor = Cursor(np.arange(count), body, room, _stride(body))
+        scope = Scope(count, blocks={})
         self._walk(self._steps, cursor, scope)
         self._check_end(cursor, cursor.pos)
         self.trailing = room - cursor.pos
@@ -318,6 +318,14 @@ class Walker:
         if key not in self._scanners:
             self._scanners[key] = Scanner(step, self._little)
         return self._scanners[key]
+
+
+def _stride(body: Ints) -> int:
+    """Return the distance of neighbouring bodies when it is the same for all, else 0."""
+    if body.size < 2:
+        return 0
+    step = int(body[1]) - int(body[0])
+    return step if step > 0 and bool((np.diff(body) == step).all()) else 0
 
 
 def _uniform(values: Ints) -> Pos:
