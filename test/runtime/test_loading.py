@@ -3,10 +3,15 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 
 import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from thadam_ros.config.document import render_tree
 from thadam_ros.config.schema import SinkConfig
 from thadam_ros.dataset.plan import DatasetPlan
 from thadam_ros.errors import ConfigError, FormatError
@@ -140,3 +145,112 @@ def test_mistakes_of_datasets_and_of_the_document_come_together() -> None:
     paths = {p.path for p in caught.value.problems}
     assert "sinks.lake.url" in paths
     assert any(p.startswith("datasets.imu.fields.x") for p in paths)
+
+
+def test_a_mistyped_message_type_gets_a_suggestion() -> None:
+    """Among the well-known types; and mistakes elsewhere in the same dataset are named too."""
+    text = DOCUMENT.replace("sensor_msgs/msg/Imu", "sensor_msgs/msg/Im").replace(
+        "{x:", "{X: /x, x:"
+    )
+    with pytest.raises(ConfigError) as caught:
+        load_text(text, {"DATA": "/d"})
+    found = {p.path: p.suggestion for p in caught.value.problems}
+    assert found["datasets.imu.type"] == "sensor_msgs/msg/Imu"
+    assert "datasets.imu.fields.X" in found
+
+
+RICH = """\
+edge: {data_dir: /d, identity: {robot: r}}
+sources: {robot: {type: ros2}}
+datasets:
+  odom:
+    match: {source: robot, topics: [odom]}
+    type: nav_msgs/msg/Odometry
+    all_fields: true
+    exclude: ["/**/covariance"]
+    fields: {speed: {from: /twist/twist/linear/x, unit: m/s, convert_to: km/h}}
+    identity: {frame: /header/frame_id, ns: "{namespace}"}
+    event_id: {key: [robot, /header/stamp/sec]}
+    dedup: {window: 1s}
+    time: {from: /header/stamp, domain: utc}
+    flag_unless: {INVALID: finite(speed)}
+    reject_unless: {far: abs(pose_pose_position_x) < 1000}
+    gap: publisher_sequence
+    stale: 1s
+  status:
+    match: {source: robot, topics: [/diagnostics]}
+    type: diagnostic_msgs/msg/DiagnosticArray
+    explode: /status
+    fields: {name: {from: ./name, required: true}, level: ./level}
+sinks:
+  lake: {type: parquet, url: /lake}
+transforms:
+  - {name: order, kind: order, dataset: odom}
+  - {name: near, kind: filter, dataset: odom, keep: pose_pose_position_x > 0}
+  - {name: sane, kind: validate, dataset: odom, columns: [speed], range: [-9, 9]}
+"""
+TREE = yaml.safe_load(RICH)
+WORDS = (
+    "/|/x|./x|./name|/status|/header|/header/stamp|/pose/covariance|*|**|/**|json|cdr|utc|tai|ms|1s"
+    "|9223372036s|sensor_msgs/msg/Imu|std_msgs/msg/Empty|tf2_msgs/msg/TFMessage|string|timestamp"
+    "|list<double>|object_ref|m|degC|{device}|{topic.-999}|finite(x)|x in (1|((((|1/0 < 1|level"
+)
+
+
+def _paths(tree: object, path: tuple[object, ...] = ()) -> list[tuple[object, ...]]:
+    items = (
+        tree.items()
+        if isinstance(tree, dict)
+        else enumerate(tree)
+        if isinstance(tree, list)
+        else ()
+    )
+    found = [path] if path else []
+    for key, value in items:
+        found += _paths(value, (*path, key))
+    return found
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(_paths(TREE)),
+            st.one_of(
+                st.sampled_from(WORDS.split("|")),
+                st.none(),
+                st.booleans(),
+                st.integers(-1, 200),
+                st.text(max_size=6),
+                st.just({}),
+                st.just([]),
+                st.just({"from": "/x"}),
+            ),
+        ),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_any_mistake_is_a_problem_and_never_another_exception(
+    changes: list[tuple[tuple[object, ...], object]],
+) -> None:
+    """Planning sees half-broken documents too; what it accepts loads again to the same plans."""
+    tree = copy.deepcopy(TREE)
+    for path, value in changes:
+        node = tree
+        try:
+            for part in path[:-1]:
+                node = node[part]
+            node[path[-1]] = value
+        except (TypeError, KeyError, IndexError):
+            continue
+    try:
+        loaded = load_text(render_tree(tree), {})
+    except ConfigError as exc:
+        readable = [str(problem) for problem in exc.problems]
+    else:
+        again = load_text(loaded.merged_yaml, {})
+        assert again.config == loaded.config
+        readable = ["valid"]
+    assert all(readable)
+    assert readable

@@ -32,8 +32,8 @@ def load_document(
     Args:
         text_or_path: A path, or the text itself (text has a line break or a ``key: value``).
         env: What ``$(env NAME)`` may use, such as ``os.environ``.
-        checks: Further checks that need upper layers; they see the datasets and transforms
-            that have no problem yet.
+        checks: Further checks that need upper layers; wrong values are replaced by defaults in
+            what they see, and what they say about those is dropped.
 
     Raises:
         ConfigError: With all problems.
@@ -163,15 +163,11 @@ def load_merged(
         # Without a readable document every required key would be reported as missing.
         raise ConfigError(problems)
     built: Config = builder.record(Config, tree, "")
-    wrong = frozenset(builder.broken)
     for check in CHECKS:
-        for problem in check(built):
-            if not _holds_any(problem.path, wrong):
-                builder.report(problem.path, problem.value, problem.message, problem.suggestion)
-    sound = _sound_part(built, builder.problems)
+        _report(builder, check(built))
+    usable = _usable_part(built, builder)
     for check in checks:
-        for problem in check(sound):
-            builder.report(problem.path, problem.value, problem.message, problem.suggestion)
+        _report(builder, check(usable))
     if builder.problems:
         raise ConfigError(sorted(builder.problems, key=_place))
     return hashed(built)
@@ -182,16 +178,26 @@ def _holds_any(path: str, inner: Iterable[str]) -> bool:
     return any(p.startswith((f"{path}.", f"{path}[")) for p in inner)
 
 
-def _sound_part(config: Config, problems: Sequence[Problem]) -> Config:
-    """Return ``config`` without the datasets and transforms that have problems already."""
-    paths = [p.path for p in problems]
+def _report(builder: Builder, problems: Iterable[Problem]) -> None:
+    """Add what a check found, unless it only follows from a value that was replaced."""
+    wrong = frozenset(builder.broken)
+    for problem in problems:
+        if not _holds_any(problem.path, wrong):
+            builder.report(problem.path, problem.value, problem.message, problem.suggestion)
+
+
+def _usable_part(config: Config, builder: Builder) -> Config:
+    """Return ``config`` without the steps that have problems and the datasets that are no maps."""
+    paths = [p.path for p in builder.problems]
 
     def is_sound(path: str) -> bool:
         return path not in paths and not _holds_any(path, paths)
 
     return replace(
         config,
-        datasets={n: d for n, d in config.datasets.items() if is_sound(f"datasets.{n}")},
+        datasets={
+            n: d for n, d in config.datasets.items() if not builder.is_broken(f"datasets.{n}")
+        },
         transforms=tuple(t for t in config.transforms if is_sound(f"transforms.{t.name}")),
     )
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from thadam_ros.config.canonical import datasets_of, row_hash
 from thadam_ros.config.document import render_yaml
+from thadam_ros.config.kinds import nearest
 from thadam_ros.config.loader import load_merged, merged_document, read_document
 from thadam_ros.config.schema import Config, SinkConfig
 from thadam_ros.config.yaml_tree import Document
@@ -180,7 +181,7 @@ class _Planner:
                 config.transforms,
                 "",
             )
-            problems += found
+            problems += [_with_nearest_type(p, name) for p in found]
             self.plans[name] = plan
             if not found and plan.supported:
                 self.lock = self.lock.with_version(name, dataset.version, plan.pinned)
@@ -241,6 +242,17 @@ def _load(
         obstacles=tuple(obstacles_of(config, plans)),
         sink_plans=planner.for_sinks(config),
     )
+
+
+def _with_nearest_type(problem: Problem, dataset: str) -> Problem:
+    """Add the well-known type that a mistyped one was probably meant to be."""
+    if problem.path != f"datasets.{dataset}.type" or problem.suggestion is not None:
+        return problem
+    from rosbags.typesys import Stores, get_typestore
+
+    known = sorted(get_typestore(Stores.LATEST).fielddefs)
+    close = nearest(problem.value, known)
+    return problem if close == problem.value else replace(problem, suggestion=close)
 
 
 def _default_catalog() -> Catalog:
