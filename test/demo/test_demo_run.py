@@ -86,7 +86,7 @@ def test_interrupted_demo_leaves_nothing_running(
     tmp_path: Path, number: int, sent: signal.Signals
 ) -> None:
     """At any moment: before, between and after the children's start."""
-    moment_s = random.Random(100 * sent + number).uniform(0.0, 14.0) if number else 0.05
+    moment_s = random.Random(100 * sent + number).uniform(0.0, 14.0) if number else 0.25
     demo = Demo(tmp_path / "out", "--seconds", "12")
     end = time.monotonic() + moment_s
     while time.monotonic() < end and demo.process.poll() is None:
