@@ -183,7 +183,7 @@ class LogCursor:
             if not following:
                 return None, None
             name = following[0]
-            gap = self._gap_between(left, expected, name)
+            gap = gap_between(self._fs, self._directory, left, expected, name)
         try:
             walk = SegmentWalk(self._fs, self._directory, name, read_ahead=self._read_ahead)
         except FileNotFoundError:
@@ -199,12 +199,25 @@ class LogCursor:
         self.segments_entered += 1
         return walk, gap
 
-    def _gap_between(self, left: SegmentName, expected: int, name: SegmentName) -> Gap | None:
-        if name.ordinal == left.ordinal:
-            return _gap(Position(left.ordinal, expected), name) if expected < name.first else None
-        header = read_segment_header(self._fs, self._directory, name)
-        complete = name.first == 0 if header is None else header.follows(left)
-        return None if complete else _gap(Position(left.ordinal, expected), name)
+
+def gap_between(
+    fs: FileSystem, directory: str, left: SegmentName, expected: int, following: SegmentName
+) -> Gap | None:
+    """Return what is missing between two segments, None when nothing is.
+
+    Args:
+        expected: The position after the last one that ``left`` holds or is known to have lost.
+
+    Raises:
+        FormatError: ``following`` has another version.
+        OSError: From the filesystem.
+    """
+    if following.ordinal == left.ordinal:
+        missing = expected < following.first
+    else:
+        header = read_segment_header(fs, directory, following)
+        missing = following.first != 0 if header is None else not header.follows(left)
+    return _gap(Position(left.ordinal, expected), following) if missing else None
 
 
 def _gap(first: Position, name: SegmentName) -> Gap:

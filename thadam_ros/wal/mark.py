@@ -154,6 +154,22 @@ class MarkWriter:
             self._fd = -1
 
 
+class FixedMark:
+    """A mark that does not move, in place of a :class:`MarkReader`: for logs at rest."""
+
+    unreadable = 0
+
+    def __init__(self, mark: Mark | None) -> None:
+        self._mark = mark
+
+    def read(self) -> Mark | None:
+        """Return the mark."""
+        return self._mark
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
 class MarkReader:
     """A reader's side, in any process; keeps the newest mark that verified.
 

@@ -14,7 +14,7 @@ from thadam_ros.wal.backlog import BacklogMeter
 from thadam_ros.wal.cursor import LogCursor
 from thadam_ros.wal.frames import BodyError, References, build_frame
 from thadam_ros.wal.layout import KIND_DATA
-from thadam_ros.wal.mark import Mark, MarkReader
+from thadam_ros.wal.mark import FixedMark, Mark, MarkReader
 from thadam_ros.wal.ranges import Backlog, DamagedRange, Gap
 from thadam_ros.wal.segment import Found
 
@@ -33,8 +33,16 @@ class WalReader:
         damaged_count, damaged_bytes, gap_count: All found so far, also those no longer listed.
     """
 
-    def __init__(self, directory: str, *, fs: FileSystem, after: Position = BEFORE_ALL) -> None:
-        self._marks = MarkReader(fs, directory)
+    def __init__(
+        self,
+        directory: str,
+        *,
+        fs: FileSystem,
+        after: Position = BEFORE_ALL,
+        marks: MarkReader | FixedMark | None = None,
+    ) -> None:
+        """Begin after ``after``; ``marks`` replaces the directory's own durable mark."""
+        self._marks = MarkReader(fs, directory) if marks is None else marks
         self._cursor = LogCursor(fs, directory, after)
         self._meter = BacklogMeter(fs, directory)
         self._after = after
