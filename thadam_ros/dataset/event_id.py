@@ -10,11 +10,10 @@ the two against each other.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 import xxhash
 
 U64 = npt.NDArray[np.uint64]
@@ -93,46 +92,16 @@ def _avalanche(h: U64) -> U64:
     return h
 
 
-def key_ids(keys: Sequence[bytes], sample: npt.NDArray[np.int32] | None = None) -> Digests:
+def key_ids(keys: Iterable[bytes], sample: npt.NDArray[np.int32] | None = None) -> Digests:
     """Return the ids of n canonical keys, uint8[n, 16].
 
     Args:
         sample: int32[n] element index, appended big-endian to the key's bytes.
     """
+    hashed = xxhash.xxh3_128_digest
     if sample is None:
-        digests = [xxhash.xxh3_128_digest(key) for key in keys]
+        digests = [hashed(key) for key in keys]
     else:
-        suffixes = sample.astype(">i4").tobytes()
-        digests = [
-            xxhash.xxh3_128_digest(key + suffixes[4 * i : 4 * i + 4]) for i, key in enumerate(keys)
-        ]
+        tail = sample.astype(">i4").tobytes()
+        digests = [hashed(key + tail[4 * i : 4 * i + 4]) for i, key in enumerate(keys)]
     return np.frombuffer(b"".join(digests), np.uint8).reshape(-1, ID_BYTES)
-
-
-def canonical_parts(tag: bytes, column: pa.Array) -> list[bytes | None]:
-    """Return type tag + length + value per row, None where null.
-
-    Tags: ``b`` boolean (1 byte), ``i`` whole number (8, signed), ``u`` whole number above 2^63-1
-    (8), ``f`` number (8, double; all NaN alike, -0 as 0), ``s`` text (UTF-8), ``x`` bytes,
-    ``t`` time or duration in ns (8). The length is 4 bytes; everything is big-endian.
-    """
-    if tag in (b"s", b"x"):
-        return [
-            None if value is None else _part(tag, value.encode() if tag == b"s" else value)
-            for value in column.to_pylist()
-        ]
-    return [None if v is None else _number_part(tag, v) for v in column.to_pylist()]
-
-
-def _number_part(tag: bytes, value: bool | int | float) -> bytes:
-    if tag == b"b":
-        return _part(tag, b"\x01" if value else b"\x00")
-    if tag == b"f":
-        return _part(tag, struct.pack(">d", float("nan") if value != value else value + 0.0))
-    if isinstance(value, int) and value >= 1 << 63:
-        return _part(b"u", struct.pack(">Q", value))
-    return _part(tag, struct.pack(">q", value))
-
-
-def _part(tag: bytes, value: bytes) -> bytes:
-    return tag + struct.pack(">I", len(value)) + value

@@ -7,8 +7,6 @@ same rows however they are cut into groups.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 import orjson
@@ -27,7 +25,7 @@ from thadam_ros.dataset.convert import Converted, convert
 from thadam_ros.dataset.dedup import Dedup, mask_of
 from thadam_ros.dataset.event_id import ID_BYTES, Digests, key_ids, position_ids
 from thadam_ros.dataset.explode import explode
-from thadam_ros.dataset.keys import canonical_keys
+from thadam_ros.dataset.keys import Keys, canonical_keys
 from thadam_ros.dataset.message import Leaf
 from thadam_ros.dataset.plan import DatasetPlan, PlannedField, Source
 from thadam_ros.dataset.rejects import build_rejects, of_records, of_rows
@@ -184,20 +182,19 @@ class DatasetPipeline:
         decoded: DecodedColumns,
         usable: Mask,
         errors: dict[int, tuple[str, str]],
-    ) -> tuple[list[bytes | None] | None, Mask | None, Mask]:
+    ) -> tuple[Keys | None, Mask | None, Mask]:
         """Return the canonical keys, the flagged and the dropped duplicates; narrows ``usable``."""
         nobody = np.zeros(len(group), np.bool_)
         if not self._plan.key:
             return None, None, nobody
         keys = canonical_keys(self._plan.key, group, decoded.columns)
-        for record, key in enumerate(keys):
-            if key is None and usable[record]:
-                errors[record] = ("schema.key_missing", "a part of event_id.key is missing")
-                usable[record] = False
+        for record in np.flatnonzero(keys.missing & usable).tolist():
+            errors[record] = ("schema.key_missing", "a part of event_id.key is missing")
+        usable &= ~keys.missing
         if self._dedup is None:
             return keys, None, nobody
         index = np.flatnonzero(usable)
-        digests = key_ids([keys[i] or b"" for i in index.tolist()]).tobytes()
+        digests = key_ids(keys.of(index)).tobytes()
         seen = np.stack(
             [
                 a[index].astype(np.int64)
@@ -274,7 +271,7 @@ class DatasetPipeline:
             reason = f"INVALID: the topic has no segment for {field.name}"
             rows.flag(absent[rows.of_records(rows.group.topic)], QualityFlag.INVALID, reason)
 
-    def _ids(self, rows: Rows, keys: Sequence[bytes | None] | None) -> Digests:
+    def _ids(self, rows: Rows, keys: Keys | None) -> Digests:
         group = rows.group
         if keys is None:
             return position_ids(
@@ -283,8 +280,8 @@ class DatasetPipeline:
                 rows.of_records(group.record_index),
                 rows.sample,
             )
-        records = range(len(rows)) if rows.record is None else rows.record.tolist()
-        return key_ids([keys[record] or b"" for record in records], rows.sample)
+        records = np.arange(len(rows)) if rows.record is None else rows.record
+        return key_ids(keys.of(records), rows.sample)
 
     # --- pieces -----------------------------------------------------------------------------
 

@@ -58,7 +58,10 @@ def plan_steps(
     if config.reject_unless:
         at = context(f"{path}.reject_unless")
         steps.append(RejectUnless.plan("dataset.reject_unless", config.reject_unless, at))
-    if config.gap:
+    if config.gap and not (config.gap == PUBLISHER_SEQUENCE or config.gap.startswith("/")):
+        message = "must be publisher_sequence or a pointer such as /seq."
+        problems.append(Problem(f"{path}.gap", config.gap, message))
+    elif config.gap:
         own = _Renamed(context(f"{path}.gap"), {"by": ""})
         steps.append(Gap.plan("dataset.gap", {"by": config.gap}, own.context))
         own.collect(problems)
@@ -66,9 +69,6 @@ def plan_steps(
         own = _Renamed(context(f"{path}.stale"), {"after": ""})
         steps.append(Stale.plan("dataset.stale", {"after": config.stale_ns}, own.context))
         own.collect(problems)
-    if config.gap and not (config.gap == PUBLISHER_SEQUENCE or config.gap.startswith("/")):
-        message = "must be publisher_sequence or a pointer such as /seq."
-        problems.append(Problem(f"{path}.gap", config.gap, message))
     seen: set[str] = set()
     for transform in transforms:
         if transform.name in seen:

@@ -276,8 +276,14 @@ class Planner:
             elif not self._excluded(leaf.pointer):
                 fields += self._expand_leaf(leaf.column, Source(leaf), None)
         known = [leaf.pointer for leaf in expand(self._schema)]
+        known += [
+            leaf.pointer
+            for array in expand(self._schema)
+            if array.pointer in exploded and element_leaf(array).shape is Shape.STRUCT
+            for leaf in expand(self._schema, array.type_name, array.pointer)
+        ]
         for pattern in self._config.exclude:
-            if not any(glob_matches(pattern, pointer) for pointer in known):
+            if not any(_covers(pattern, pointer) for pointer in known):
                 near = nearest(pattern, known)
                 self._problem("exclude", pattern, "matches no field of the message.", near)
         return fields
@@ -298,7 +304,8 @@ class Planner:
         return fields
 
     def _excluded(self, pointer: str) -> bool:
-        return any(glob_matches(pattern, pointer) for pattern in self._config.exclude)
+        """Tell whether a pattern matches the field or a structure it lies in."""
+        return any(_covers(pattern, pointer) for pattern in self._config.exclude)
 
     def _expand_leaf(
         self, name: str, source: Source, config: FieldConfig | None
@@ -529,6 +536,11 @@ class Planner:
         self, key: str, value: object, message: str, suggestion: str | None = None
     ) -> None:
         self._problems.append(Problem(f"{self._path}.{key}", value, message, suggestion))
+
+
+def _covers(pattern: str, pointer: str) -> bool:
+    parts = pointer.split("/")
+    return any(glob_matches(pattern, "/".join(parts[:n])) for n in range(2, len(parts) + 1))
 
 
 def _origin(field: PlannedField) -> str:

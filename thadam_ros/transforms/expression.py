@@ -19,6 +19,7 @@ when the configuration is checked.
 from __future__ import annotations
 
 import ast
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -125,7 +126,10 @@ def parse_expression(
     if len(text) > TEXT_CHARS_MAX:
         raise ExpressionError(f"is longer than {TEXT_CHARS_MAX} characters.")
     try:
-        tree = ast.parse(text.strip(), mode="eval")
+        with warnings.catch_warnings():
+            # Python warns about odd escapes in strings; here they are just characters.
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as exc:
         detail = exc.msg if isinstance(exc, SyntaxError) else "it is not readable"
         raise ExpressionError(f"is not an expression: {detail}.") from exc
@@ -174,7 +178,7 @@ class _Checker:
             return self._comparison(node)
         if isinstance(node, ast.Call):
             return self._call(node)
-        raise ExpressionError(f"uses {_describe(node)}, which expressions do not have.")
+        raise ExpressionError(f"uses {_text(node)!r}, which expressions do not have.")
 
     def _name(self, name: str) -> _Node:
         if name in self._columns:
@@ -196,16 +200,14 @@ class _Checker:
         checked = self.check(node)
         if checked.kind != "boolean":
             raise ExpressionError(
-                f"needs true or false in {ast.unparse(node)!r}, it is a {checked.kind}."
+                f"needs true or false in {_text(node)!r}, it is a {checked.kind}."
             )
         return checked
 
     def _number(self, node: ast.expr) -> _Node:
         checked = self.check(node)
         if checked.kind not in _NUMERIC:
-            raise ExpressionError(
-                f"needs a number in {ast.unparse(node)!r}, it is a {checked.kind}."
-            )
+            raise ExpressionError(f"needs a number in {_text(node)!r}, it is a {checked.kind}.")
         return checked
 
     def _unary(self, node: ast.UnaryOp) -> _Node:
@@ -222,7 +224,7 @@ class _Checker:
     def _arithmetic(self, node: ast.BinOp) -> _Node:
         operator = _ARITHMETIC.get(type(node.op))
         if operator is None:
-            raise ExpressionError(f"uses an operator in {ast.unparse(node)!r} that is not + - * /.")
+            raise ExpressionError(f"uses an operator in {_text(node)!r} that is not + - * /.")
         left, right = self._number(node.left), self._number(node.right)
         function = ev.arithmetic(operator, left.evaluate, right.evaluate)
         return _Node("number", function, 1 + left.cost + right.cost)
@@ -263,7 +265,7 @@ class _Checker:
 
     def _call(self, node: ast.Call) -> _Node:
         if not isinstance(node.func, ast.Name) or node.keywords:
-            raise ExpressionError(f"calls {ast.unparse(node.func)!r}, which is no function.")
+            raise ExpressionError(f"calls {_text(node.func)!r}, which is no function.")
         name, arguments = node.func.id, node.args
         if name not in _ARITY:
             raise ExpressionError(f"calls {name!r}, which is no function.", nearest(name, _ARITY))
@@ -332,13 +334,14 @@ def _compare(
     if left.kind == right.kind == "boolean" and symbol in ("==", "!="):
         return _Node("boolean", ev.compare_truths(symbol, left.evaluate, right.evaluate), cost)
     raise ExpressionError(
-        f"compares {ast.unparse(left_node)!r} ({left.kind}) with "
-        f"{ast.unparse(right_node)!r} ({right.kind}) by {symbol}."
+        f"compares {_text(left_node)!r} ({left.kind}) with "
+        f"{_text(right_node)!r} ({right.kind}) by {symbol}."
     )
 
 
-def _describe(node: ast.expr) -> str:
+def _text(node: ast.expr) -> str:
+    """Return the source of a part, for messages."""
     try:
-        return repr(ast.unparse(node)[:60])
+        return ast.unparse(node)[:60]
     except (ValueError, RecursionError):
         return type(node).__name__

@@ -150,10 +150,10 @@ def record_keys(rows: Rows) -> RowKeys:
     """Key the *records* of the group by topic and publisher."""
     group = rows.group
     publishers = [publisher.hex() for publisher in group.publishers] + [""]
-    topics = [declaration.name for declaration in group.declarations]
+    topics, topic = _topics(rows)
     width = len(publishers)
     # Publisher -1 (unknown) wraps to the last, empty name.
-    combined = group.topic.astype(np.int64) * width + group.publisher.astype(np.int64) % width
+    combined = topic * width + group.publisher.astype(np.int64) % width
     present, codes = np.unique(combined, return_inverse=True)
     labels = [_label(topics[int(c) // width], publishers[int(c) % width]) for c in present]
     return RowKeys(codes.astype(np.int64), labels)
@@ -161,8 +161,8 @@ def record_keys(rows: Rows) -> RowKeys:
 
 def row_keys(rows: Rows, columns: Sequence[str]) -> RowKeys:
     """Key rows by topic and the values of ``columns`` (null is a value of its own)."""
-    topics = [declaration.name for declaration in rows.group.declarations]
-    codes = rows.of_records(rows.group.topic).astype(np.int64)
+    topics, topic = _topics(rows)
+    codes = rows.of_records(topic)
     values: list[list[object]] = [[name] for name in topics]
     for name in columns:
         texts = _as_array(rows, name)
@@ -177,6 +177,17 @@ def row_keys(rows: Rows, columns: Sequence[str]) -> RowKeys:
             [*values[int(c) // len(distinct)], distinct[int(c) % len(distinct)]] for c in present
         ]
     return RowKeys(codes.astype(np.int64), [_label(*parts) for parts in values])
+
+
+def _topics(rows: Rows) -> tuple[list[str], Index]:
+    """Return the distinct topic names of the group and each record's index into them.
+
+    A topic that was declared twice (its publishers changed) still is one topic.
+    """
+    names = [declaration.name for declaration in rows.group.declarations]
+    distinct = list(dict.fromkeys(names))
+    index = np.array([distinct.index(name) for name in names], np.int64)
+    return distinct, index[rows.group.topic]
 
 
 def _as_array(rows: Rows, name: str) -> pa.Array:
