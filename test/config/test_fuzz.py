@@ -91,7 +91,7 @@ def test_wrong_values_anywhere_are_problems(
         try:
             for part in path[:-1]:
                 node = node[part]
-            node[path[-1]] = value
+            node[path[-1]] = copy.deepcopy(value)
         except (TypeError, KeyError, IndexError):
             continue
     config = _attempt(lambda: load_tree(tree, ENV))

@@ -192,3 +192,10 @@ def test_merging_leaves_its_inputs_alone() -> None:
     assert yaml.safe_dump(base) == before
     document = merged_document({"wal.compression": "zstd"}, ENV, SMALL)
     assert document.tree["wal"] == {"compression": "zstd"}
+
+
+def test_endlessly_nested_names_are_a_problem() -> None:
+    """A name with a thousand dots is refused like a document that deep."""
+    found = parameter_problems({"wal." + "x." * 2000 + "y": 1})
+    assert any("nests deeper" in p.message for p in found)
+    assert all(len(str(p)) < 1000 for p in found)

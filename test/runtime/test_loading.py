@@ -241,7 +241,7 @@ def test_any_mistake_is_a_problem_and_never_another_exception(
         try:
             for part in path[:-1]:
                 node = node[part]
-            node[path[-1]] = value
+            node[path[-1]] = copy.deepcopy(value)
         except (TypeError, KeyError, IndexError):
             continue
     try:

@@ -25,7 +25,7 @@ from thadam_ros.config.settings import (
     layout,
     settings_of,
 )
-from thadam_ros.config.yaml_tree import join
+from thadam_ros.config.yaml_tree import DEPTH_MAX, join
 from thadam_ros.errors import ConfigError, Problem
 
 #: Map -> the parameter that lists its names.
@@ -168,6 +168,10 @@ def _unknown(head: str, name: str, value: object, found: list[Problem]) -> None:
 
 def _place(nested: dict[str, object], name: str, value: object, found: list[Problem]) -> None:
     *outer, last = name.split(".")
+    if len(outer) > DEPTH_MAX:
+        message = f"nests deeper than {DEPTH_MAX} levels"
+        found.append(Problem(f"{'.'.join(outer[:4])}...", None, message))
+        return
     node = nested
     for depth, part in enumerate(outer):
         inner = node.setdefault(part, {})

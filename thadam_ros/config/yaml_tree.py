@@ -17,7 +17,7 @@ import yaml
 from thadam_ros.errors import Problem
 
 _NODES_MAX: Final = 200_000
-_DEPTH_MAX: Final = 40
+DEPTH_MAX: Final = 40
 _TEXT_MAX: Final = 8 << 20
 _INT = re.compile(r"[-+]?[0-9]{1,40}|0x[0-9a-fA-F]{1,16}|0o[0-7]{1,22}")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
@@ -64,7 +64,7 @@ def parse_yaml(text: str) -> Document:
         document.problems.append(Problem("", None, f"is not valid YAML: {what}", line=line))
         return document
     except RecursionError:
-        document.problems.append(Problem("", None, f"nests deeper than {_DEPTH_MAX} levels"))
+        document.problems.append(Problem("", None, f"nests deeper than {DEPTH_MAX} levels"))
         return document
     if root is None:
         return document
@@ -86,10 +86,10 @@ class _Converter:
 
     def convert(self, node: yaml.Node, path: str, depth: int) -> object:
         self._nodes += 1
-        if self._nodes > _NODES_MAX or depth > _DEPTH_MAX:
+        if self._nodes > _NODES_MAX or depth > DEPTH_MAX:
             if not self._stopped:
                 self._stopped = True
-                limit = f"{_DEPTH_MAX} levels" if depth > _DEPTH_MAX else f"{_NODES_MAX} values"
+                limit = f"{DEPTH_MAX} levels" if depth > DEPTH_MAX else f"{_NODES_MAX} values"
                 self._problem(node, path, None, f"the document has more than {limit}")
             return None
         if path:
