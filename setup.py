@@ -52,6 +52,7 @@ EXTRAS = {
     "test": [
         "pytest>=7.4,<9",
         "hypothesis>=6.100,<7",
+        "jsonschema>=4.18,<5",
         "duckdb>=1.1,<3",
         "polars>=1,<3",
         "psutil>=5.9,<8",

@@ -8,10 +8,10 @@ references between parts, units and expressions are beyond a JSON Schema.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from thadam_ros.config.kinds import Kind, Text
-from thadam_ros.config.schema import Config
+from thadam_ros.config.schema import Config, RotationConfig
 from thadam_ros.config.settings import (
     Inline,
     MapOf,
@@ -24,6 +24,9 @@ from thadam_ros.config.settings import (
 )
 
 Schema = dict[str, Any]
+
+#: Records whose defaults depend on where they stand, so that the shared schema names none.
+_PLACED: Final = (RotationConfig,)
 
 
 def json_schema() -> Schema:
@@ -58,6 +61,8 @@ def _typed_schema(record: Record, of_type: str, definitions: dict[str, Schema]) 
     for key, slot in keys.slots.items():
         outer, _, inner = key.partition(".")
         schema = _slot_schema(slot, definitions)
+        if record.cls in _PLACED:
+            schema.pop("default", None)
         if key == keys.discriminator:
             schema = {"const": of_type, "description": slot.setting.doc}
         if inner:

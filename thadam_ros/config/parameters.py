@@ -355,7 +355,8 @@ def _leaf_spec(
     if isinstance(value, int) and not isinstance(value, bool) and ros_type == "double":
         value = float(value)
     description = f"{setting.doc} Valid: {kind.describe()}."
-    return ParameterSpec(path, ros_type, value, description, _range_of(kind))
+    bounds = _range_of(kind) if ros_type == kind.ros_type else None
+    return ParameterSpec(path, ros_type, value, description, bounds)
 
 
 def _range_of(kind: Kind) -> tuple[float | None, float | None] | None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from thadam_ros.config.json_schema import json_schema
 from thadam_ros.config.kinds import Kind
 from thadam_ros.config.schema import Config
-from thadam_ros.config.settings import MapOf, Record, Slot, layout, types_of
+from thadam_ros.config.settings import MISSING, MapOf, Record, Slot, layout, types_of
 
 BEGIN: Final = "<!-- generated: settings -->"
 END: Final = "<!-- end of generated part -->"
@@ -38,13 +39,13 @@ def _lines() -> Iterator[str]:
             title = f"{key}[]" if shape.ordered else f"{key}.<name>"
             yield from _tables(shape.value.cls, title)
         elif isinstance(shape, Record):
-            yield from _tables(shape.cls, key)
+            yield from _tables(shape.cls, key, None if slot.required else slot.default)
 
 
-def _tables(cls: type[Any], path: str) -> Iterator[str]:
+def _tables(cls: type[Any], path: str, base: object = None) -> Iterator[str]:
     types = types_of(cls)
     if not types:
-        yield from _table(list(_rows(layout(cls).slots.values(), path)))
+        yield from _table(list(_rows(layout(cls).slots.values(), path, base)))
         return
     common = [s for s in layout(cls, types[0]).slots.values() if not s.types]
     yield from _table(list(_rows(common, path)))
@@ -63,8 +64,11 @@ def _table(rows: list[str]) -> Iterator[str]:
     yield ""
 
 
-def _rows(slots: Any, path: str) -> Iterator[str]:
+def _rows(slots: Any, path: str, base: object = None) -> Iterator[str]:
+    """Yield a row per setting; ``base`` holds the defaults that the surrounding record decides."""
     for slot in slots:
+        if base is not None and len(slot.target) == 1:
+            slot = replace(slot, default=getattr(base, slot.target[0]))
         shape, here = slot.setting.shape, f"{path}.{slot.key}"
         if isinstance(shape, Kind):
             yield _row(here, shape.describe(), _default(slot), slot)
@@ -77,7 +81,8 @@ def _rows(slots: Any, path: str) -> Iterator[str]:
         elif isinstance(shape, Record):
             default = "required" if slot.required else "none" if slot.default is None else "below"
             yield _row(here, _record_text(shape), default, slot)
-            yield from _rows(layout(shape.cls).slots.values(), here)
+            default_value = None if slot.default is MISSING else slot.default
+            yield from _rows(layout(shape.cls).slots.values(), here, default_value)
 
 
 def _record_text(record: Record) -> str:
