@@ -15,6 +15,7 @@ import pytest
 pytest.importorskip("rclpy", reason="needs rclpy")
 pytest.importorskip("thadam_ros.msg", reason="needs the built workspace")
 
+from lifecycle_msgs.msg import Transition
 from rclpy.node import Node
 from sensor_msgs.msg import Imu
 from std_srvs.srv import SetBool, Trigger
@@ -232,6 +233,63 @@ def test_an_unreachable_sink_is_degraded_and_stops_nothing(
     (tmp_path / "mirror").unlink()
     assert mirror.activate()
     wait_until(lambda: rows_in(tmp_path / "mirror") == 50, "the backlog after the repair")
+    assert process.stop() == 0, process.output
+
+
+def test_a_sink_that_fails_while_active_goes_to_unconfigured_alone(
+    start: Start, client_node: Node, tmp_path: Path
+) -> None:
+    """Its cause is kept and shown; thadam and the other chain stay active and deliver."""
+    (tmp_path / "mirror").write_text("a file where the sink wants a folder")
+    status = StatusListener(client_node)
+    start(*config(tmp_path))
+    thadam, lake, mirror = (lifecycle(client_node, f"/thadam{s}") for s in ("", "_lake", "_mirror"))
+    wait_active(thadam, lake, mirror)
+    publisher = imu_publisher(client_node)
+    publish_imu(publisher, 50)
+    sealed = tmp_path / "data" / "chains" / "mirror" / "sealed"
+    files = wait_until(lambda: list(sealed.rglob("*.parquet")), "undelivered files")
+    # Somebody removes what was promised to the store: no retry can bring it back.
+    for path in files:
+        path.unlink()
+    (tmp_path / "mirror").unlink()
+    wait_until(lambda: mirror.state() == "unconfigured", "unconfigured")
+    failed = wait_until(
+        lambda: (c := status.component("chain.mirror")) and c.state == c.STATE_FAILED and c,
+        "Failed",
+    )
+    assert "removed by somebody" in failed.cause
+    assert failed.next_retry.sec > 0
+    assert not status.last.ready
+    assert "chain.mirror" in status.last.reason
+    assert (thadam.state(), lake.state()) == ("active", "active")
+    publish_imu(publisher, 50)
+    wait_until(lambda: rows_in(tmp_path / "lake") == 100, "rows of the other chain")
+
+
+def test_get_state_answers_while_a_chain_drains(
+    start: Start, client_node: Node, tmp_path: Path
+) -> None:
+    """Every call during a drain that lasts is answered; the latencies are printed."""
+    (tmp_path / "mirror").write_text("a file where the sink wants a folder")
+    process = start(*config(tmp_path))
+    mirror = lifecycle(client_node, "/thadam_mirror")
+    wait_active(mirror, *(lifecycle(client_node, f"/thadam{s}") for s in ("", "_lake")))
+    publish_imu(imu_publisher(client_node), 200)
+    wait_until(lambda: rows_in(tmp_path / "lake") == 200, "rows in the good sink")
+    answer = mirror.change_async(Transition.TRANSITION_DEACTIVATE)
+    wait_until(lambda: mirror.state() == "deactivating", "the drain")
+    latencies = []
+    while not answer.done():
+        begun = time.perf_counter()
+        mirror.state()
+        latencies.append(time.perf_counter() - begun)
+    assert answer.result().success
+    assert mirror.state() == "inactive"
+    latencies.sort()
+    middle, high = latencies[len(latencies) // 2], latencies[int(len(latencies) * 0.99)]
+    print(f"get_state during a drain: {len(latencies)} calls, "
+          f"median {middle * 1e3:.1f} ms, p99 {high * 1e3:.1f} ms")  # fmt: skip
     assert process.stop() == 0, process.output
 
 
