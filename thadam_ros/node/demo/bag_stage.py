@@ -11,12 +11,14 @@ import yaml
 
 from thadam_ros.cli.bag_topics import read_topics
 from thadam_ros.cli.initial_config import SOURCE, render_initial_config
+from thadam_ros.decode.catalog import TypeCatalog
 from thadam_ros.errors import FatalError
 from thadam_ros.model.message import TopicDeclaration
 from thadam_ros.node.demo.options import Options
 from thadam_ros.node.demo.publishing import message_class
 from thadam_ros.node.demo.stage import Stage
 from thadam_ros.node.topics import is_system_topic
+from thadam_ros.node.types import hash_of
 from thadam_ros.runtime.loading import load_path
 
 #: What the edge publishes itself; a bag's copy could not be told apart.
@@ -33,8 +35,9 @@ def make_bag_stage(options: Options, ledger: Path) -> Stage:
     assert options.bag is not None
     playable: dict[str, TopicDeclaration] = {}
     notes: list[str] = []
+    catalog = TypeCatalog()
     for topic in read_topics(options.bag):
-        reason = _why_not(topic, playable)
+        reason = _why_not(topic, playable, catalog)
         if reason:
             notes.append(f"{topic.name} ({topic.type_name}) is not played: {reason}")
         else:
@@ -55,7 +58,9 @@ def make_bag_stage(options: Options, ledger: Path) -> Stage:
     return Stage(config, command, "/", None, tuple(notes))
 
 
-def _why_not(topic: TopicDeclaration, taken: dict[str, TopicDeclaration]) -> str:
+def _why_not(
+    topic: TopicDeclaration, taken: dict[str, TopicDeclaration], catalog: TypeCatalog
+) -> str:
     if topic.name in taken:
         return "the bag has this topic with another type as well"
     if is_system_topic(topic.name) or topic.name in _OWN_TOPICS:
@@ -64,6 +69,10 @@ def _why_not(topic: TopicDeclaration, taken: dict[str, TopicDeclaration]) -> str
         message_class(topic.type_name)
     except (ImportError, AttributeError, ValueError):
         return "its message package is not installed here"
+    installed = hash_of(catalog.definition(topic.type_name) or "", topic.type_name)
+    stored = hash_of(topic.definition, topic.type_name)
+    if installed and stored and installed != stored:
+        return "the bag was recorded with another definition of this type"
     return ""
 
 

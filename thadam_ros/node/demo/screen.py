@@ -18,8 +18,9 @@ from thadam_ros.node.demo.balance import Line
 from thadam_ros.node.demo.checks import Check
 
 _PLAIN_EVERY_S = 3.0
-_SHEET_WIDTH = 150
+_SHEET_WIDTH = 156
 _SHEET_WIDTH_MIN = 118
+_TOPIC_WIDTH = 24
 _COLOURS = {"running": "green", "degraded": "yellow", "failed": "red", "starting": "cyan"}
 _SHEET = ("published", "received_again", "delivered", "quarantined", "deduplicated", "filtered",
           "unmatched", "refused", "lost", "difference")  # fmt: skip
@@ -89,6 +90,7 @@ class Screen:
             table.add_row(line.topic, *map(str, values), style=style)
         narrow = self.console.is_terminal
         width = max(_SHEET_WIDTH_MIN, self.console.width) if narrow else _SHEET_WIDTH
+        width += max((len(line.topic) - _TOPIC_WIDTH for line in lines), default=0)
         Console(highlight=False, width=width).print(table)
         beside = Table(title="Rows per dataset", title_justify="left")
         beside.add_column("dataset")

@@ -31,6 +31,9 @@ from thadam_ros.wal.reader import WalReader
 
 #: The broken sink: its folder is replaced by a file for this long.
 BREAK_SECONDS = 5.0
+#: When the sink is broken and when the edge is killed, as parts of the run.
+BREAK_AT = 0.12
+KILL_AT = 0.6
 BROKEN_SINK = "mirror"
 _TURN_S = 0.1
 _START_DEADLINE_S = 60.0
@@ -64,7 +67,6 @@ class Facts:
     kills: list[int] = field(default_factory=list)
     was_degraded: bool = False
     was_healed: bool = False
-    degraded_reason: str = ""
     refused: dict[str, int] = field(default_factory=dict)
     lost_by_capture: dict[str, int] = field(default_factory=dict)
     exit_code: int | None = None
@@ -101,6 +103,7 @@ class Story:
         self._edge: Child | None = None
         self._publisher: Child | None = None
         self._counted: dict[int, dict[str, str]] = {}
+        self._is_repaired = False
 
     def run(self) -> None:
         """Carry the run through; afterwards no child is left.
@@ -120,12 +123,13 @@ class Story:
         self._wait(self._has_started, "matched subscriptions", _START_DEADLINE_S)
         start_s = time.monotonic()
         self._screen.say("all subscriptions are matched; the publisher speaks")
-        self._pause_until(start_s + 0.2 * self._seconds)
+        self._pause_until(start_s + BREAK_AT * self._seconds)
         self._break_sink()
-        self._pause_until(start_s + max(0.6 * self._seconds, 0.2 * self._seconds + 6.5))
+        self._pause_until(start_s + KILL_AT * self._seconds)
         self._kill_edge()
         self._wait(self._has_ended, "the publisher to finish", self._seconds + _START_DEADLINE_S)
         self._screen.say("the publisher has said everything")
+        self._wait(self._is_healed, f"sink {BROKEN_SINK} to deliver again", _HEAL_DEADLINE_S)
         self._wait_for_drain()
         self._stop()
 
@@ -147,6 +151,7 @@ class Story:
         documents = read_status(self.data_dir / "status")
         self._screen.status(documents, running=self._edge is not None)
         self._note(documents)
+        self._watch_broken_sink(documents)
         time.sleep(_TURN_S)
 
     # Steps.
@@ -176,28 +181,24 @@ class Story:
             end = time.monotonic() + BREAK_SECONDS
             while time.monotonic() < end:
                 self.turn()
-                self._look_for_degraded()
         finally:
             folder.unlink()
             os.rename(aside, folder)
+        self._is_repaired = True
         self._screen.say(f"the folder of sink {BROKEN_SINK} is back", "yellow")
-        self._wait(self._is_healed, f"sink {BROKEN_SINK} to deliver again", _HEAL_DEADLINE_S)
-        self.facts.was_healed = True
-        self._screen.say(f"sink {BROKEN_SINK} is running again", "green")
 
-    def _look_for_degraded(self) -> None:
-        document = self._broken_status()
-        if document.get("state") == "degraded" and not self.facts.was_degraded:
-            self.facts.was_degraded = True
-            self.facts.degraded_reason = str(document.get("reason", ""))
+    def _watch_broken_sink(self, documents: Mapping[str, Mapping[str, Any]]) -> None:
+        document = documents.get(f"chain.{BROKEN_SINK}", {})
+        state, facts = document.get("state"), self.facts
+        if state == "degraded" and not facts.was_degraded and not self._is_repaired:
+            facts.was_degraded = True
             self._screen.say(f"sink {BROKEN_SINK} is DEGRADED: {document.get('reason')}", "yellow")
+        if state == "running" and self._is_repaired and not facts.was_healed:
+            facts.was_healed = True
+            self._screen.say(f"sink {BROKEN_SINK} is running again", "green")
 
     def _is_healed(self) -> bool:
-        return self._broken_status().get("state") == "running"
-
-    def _broken_status(self) -> Mapping[str, Any]:
-        documents = read_status(self.data_dir / "status")
-        return documents.get(f"chain.{BROKEN_SINK}", {})
+        return self.facts.was_healed
 
     def _kill_edge(self) -> None:
         assert self._edge is not None

@@ -112,11 +112,13 @@ def _lost_check(ledger: Ledger, contents: WalContents, story: Story) -> Check:
 
 def _show_losses(ledger: Ledger, contents: WalContents, story: Story, screen: Screen) -> None:
     for loss in kill_losses(ledger, contents, story.facts.kills):
-        blind = "never" if loss.blind_ns is None else f"after {loss.blind_ns / 1e9:.2f} s"
+        again = "nothing was taken afterwards"
+        if loss.blind_ns is not None:
+            again = f"the first message was taken again after {loss.blind_ns / 1e9:.2f} s"
         screen.console.print(
             f"The SIGKILL cost {loss.before} reliable messages that were not durable yet (loss"
             f" window {loss.window_ns / 1e6:.0f} ms) and {loss.after} published while nobody"
-            f" listened (the first message was taken again {blind})."
+            f" listened ({again})."
         )
 
 
@@ -130,7 +132,7 @@ def _show_queries(story: Story, screen: Screen) -> None:
     screen.console.print(f"\nQueries to paste into DuckDB (also in {path}):\n\n{text}\n")
     print_them = (
         "import duckdb, sys; "
-        "[print(duckdb.sql(q)) for q in open(sys.argv[1]).read().split(';') if q.strip()]"
+        '[print(duckdb.sql(q)) for q in open(sys.argv[1]).read().split(";") if q.strip()]'
     )
     screen.console.print("All of them at once, in the environment (. scripts/env):\n")
     screen.console.print(f"{os.path.basename(sys.executable)} -c '{print_them}' {path}")
