@@ -143,7 +143,7 @@ def uncovered(start: int, end: int, ranges: Sequence[DamagedRange]) -> list[tupl
 def check_outcome(
     log: SmallLog, outcome: Outcome, path: str, changed: Sequence[tuple[int, int]]
 ) -> None:
-    """Hold ``outcome`` against the oracle when the bytes ``changed`` of ``path`` are not as written.
+    """Hold ``outcome`` against the oracle when bytes ``changed`` of ``path`` are not as written.
 
     Delivered = intact; every changed byte is in a range; no range touches an intact frame; every
     lost frame is in a range, and so classed.

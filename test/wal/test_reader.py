@@ -425,3 +425,23 @@ def test_backlog_reads_headers_only_and_each_once(open_writer: OpenWriter, wal_d
     assert reader.backlog(Position(0, 5)).frames == 2
     assert fs.read == before
     reader.close()
+
+
+def test_a_mark_file_that_was_replaced_is_found_again(
+    open_writer: OpenWriter, wal_dir: str
+) -> None:
+    """A reader that mapped the old file does not stand still for ever."""
+    writer = open_writer()
+    writer.append(make_batch([b"one"]))
+    writer.close()
+    reader = WalReader(wal_dir, fs=OsFileSystem())
+    assert len(drain(reader)) == 1
+    os.unlink(os.path.join(wal_dir, MARK_FILE))
+    writer = open_writer()
+    writer.append(make_batch([b"two"]))
+    assert writer.flush(DEADLINE_S)
+    seen: list[Frame] = []
+    for _ in range(1_000):
+        seen += reader.read(10, 1 << 20)
+    assert [frame.position for frame in seen] == [1]
+    reader.close()

@@ -270,3 +270,21 @@ def test_start_reads_only_the_newest_segment(wal_dir: str) -> None:
     recover(fs, wal_dir, cursors=(), draw_epoch=lambda: 1)
     assert len(log.segments) > 5
     assert {p for p in fs.opened if p.endswith(".wal")} == {log.segments[-1]}
+
+
+def test_damage_that_a_full_disk_cannot_copy_does_not_keep_the_log_closed(
+    open_writer: OpenWriter, wal_dir: str
+) -> None:
+    """The bytes are still in the segment; the next open copies them."""
+    log = write_small_log(wal_dir, 4 << 10, segment_bytes=1 << 20)
+    with open(log.segments[0], "r+b") as file:
+        file.seek(log.frames[1].start + 100)
+        file.write(b"\xff\xff\xff")
+    fs = FaultyFileSystem()
+    fs.fail("pwrite_all", errno.ENOSPC, path=".damaged")
+    writer = open_writer(fs=fs)
+    statistics = writer.statistics()
+    assert (statistics.damaged_ranges, statistics.damage_not_copied) == (1, 1)
+    writer.close()
+    assert open_writer().statistics().damage_not_copied == 0
+    assert any(name.endswith(".damaged") for name in os.listdir(wal_dir))

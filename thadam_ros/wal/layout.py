@@ -6,6 +6,7 @@ The format itself is described in :mod:`thadam_ros.wal`.
 
 from __future__ import annotations
 
+import errno
 import re
 import struct
 from collections.abc import Sequence
@@ -235,3 +236,8 @@ def checksum(buffers: Sequence[bytes | bytearray | memoryview]) -> int:
     for buffer in buffers:
         value = crc32c(buffer, value)
     return value
+
+
+def is_full(error: OSError) -> bool:
+    """Tell whether ``error`` means that disk or quota is exhausted."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)

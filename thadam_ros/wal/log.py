@@ -6,7 +6,6 @@ No thread here; :mod:`thadam_ros.wal.writer` calls it from its own.
 
 from __future__ import annotations
 
-import errno
 import os
 import secrets
 from collections.abc import Callable, Sequence
@@ -22,11 +21,10 @@ from thadam_ros.wal.encode import (
     encode_declarations,
     source_entry,
 )
-from thadam_ros.wal.layout import SegmentHeader, SegmentName
+from thadam_ros.wal.layout import SegmentHeader, SegmentName, is_full
 from thadam_ros.wal.mark import Mark, MarkWriter
 
 SUSPECT_SUFFIX: Final = ".suspect"
-_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 #: Declarations of the topics (True) or publishers (False) with these references.
 Declarer = Callable[[bool, Sequence[int]], list[dict[str, object]]]
@@ -34,11 +32,6 @@ Declarer = Callable[[bool, Sequence[int]], list[dict[str, object]]]
 
 class LogFailedError(FatalError):
     """Writing failed, and so did the replacement segment; the message is the first error."""
-
-
-def is_full(error: OSError) -> bool:
-    """Tell whether ``error`` means that disk or quota is exhausted."""
-    return error.errno in _FULL
 
 
 @dataclass(slots=True)

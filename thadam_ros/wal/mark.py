@@ -32,6 +32,8 @@ _FIELDS: Final = struct.Struct("<QQQqQqQ")
 _SLOT_BYTES: Final = _HEAD.size + _FIELDS.size
 #: A reader that meets a slot in the middle of a write looks again; the page is then whole.
 _ATTEMPTS: Final = 3
+#: A page that stays the same this often is mapped anew: the file may have been replaced.
+_REMAP_AFTER: Final = 256
 
 
 class Mark(NamedTuple):
@@ -182,6 +184,7 @@ class MarkReader:
         self._page: PageMap | None = None
         self._last: Mark | None = None
         self._raw = b""
+        self._same = 0
         self.unreadable = 0
 
     def read(self) -> Mark | None:
@@ -201,6 +204,9 @@ class MarkReader:
         for _ in range(_ATTEMPTS):
             raw = page[:]
             if raw == self._raw:
+                self._same += 1
+                if self._same % _REMAP_AFTER == 0:
+                    self.close()
                 return self._last
             found = parse_page(raw, self._path)
             if found is not None:

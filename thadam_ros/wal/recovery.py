@@ -15,7 +15,7 @@ from typing import Final
 from thadam_ros.model.position import Position
 from thadam_ros.storage.atomic import TEMP_SUFFIX
 from thadam_ros.storage.filesystem import FileSystem
-from thadam_ros.wal.layout import KIND_DATA, SegmentName, list_segments
+from thadam_ros.wal.layout import KIND_DATA, SegmentName, is_full, list_segments
 from thadam_ros.wal.mark import Mark, load_mark
 from thadam_ros.wal.ranges import DAMAGED, TORN, DamagedRange
 from thadam_ros.wal.segment import Extent, Found, SegmentWalk
@@ -33,12 +33,15 @@ class Recovered:
         mark: Where the log ends; not yet exposed.
         ranges: Torn tails, now in ``.torn`` files, and damage, copied to ``.damaged`` files.
         frames: Intact data frames in the newest segment.
+        damage_not_copied: Damaged ranges that a full disk left without a copy. They stay in the
+            segment all the same, and the next open tries again.
         new_epoch: A cursor lay beyond the end, so the next frame begins a new epoch.
     """
 
     mark: Mark
     ranges: tuple[DamagedRange, ...] = ()
     frames: int = 0
+    damage_not_copied: int = 0
     new_epoch: bool = False
 
 
@@ -69,6 +72,7 @@ def recover(
         known = None
     while segments and end is None:
         end, frames = _recover_segment(fs, directory, segments.pop(), known, ranges)
+    not_copied = _keep_damage(fs, directory, ranges)
     if end is None:
         # No frame at all: a fresh log, or an epoch without frames yet.
         end = known or Mark(draw_epoch(), Position(0, -1), 0, -1, 0)
@@ -80,7 +84,7 @@ def recover(
     if beyond:
         ordinal = max(end.position.ordinal, max(beyond).ordinal) + 1
         end = end._replace(epoch=draw_epoch(), position=Position(ordinal, -1))
-    return Recovered(end, tuple(ranges), frames, bool(beyond))
+    return Recovered(end, tuple(ranges), frames, not_copied, bool(beyond))
 
 
 def _is_foreign(mark: Mark, name: SegmentName) -> bool:
@@ -116,7 +120,6 @@ def _recover_segment(
     if exposed is not None and here and exposed.ordinal == name.ordinal:
         frame = max(frame, exposed.frame)
         found = [_bounded(item, exposed) for item in found]
-    _keep_damage(fs, directory, found)
     path = os.path.join(directory, name.filename)
     end = size
     for item in found:
@@ -194,15 +197,26 @@ def _settle(fs: FileSystem, path: str, start: int, tail: int, end: int) -> None:
         fs.close(fd)
 
 
-def _keep_damage(fs: FileSystem, directory: str, found: Sequence[DamagedRange]) -> None:
-    """Copy damaged bytes beside the segment, so that they outlive its deletion."""
-    for item in found:
+def _keep_damage(fs: FileSystem, directory: str, ranges: Sequence[DamagedRange]) -> int:
+    """Copy damaged bytes beside the segment, so that they outlive its deletion.
+
+    Returns:
+        How many a full disk refused: that must not keep a log closed.
+    """
+    refused = 0
+    for item in ranges:
         if item.kind != DAMAGED or item.start == item.end:
             continue
         path = os.path.join(directory, item.file)
         target = f"{path}.{item.start}-{item.end}{DAMAGED_SUFFIX}"
-        if not fs.exists(target):
-            _copy_range(fs, path, item.start, min(item.end, fs.size(path)), target)
+        try:
+            if not fs.exists(target):
+                _copy_range(fs, path, item.start, min(item.end, fs.size(path)), target)
+        except OSError as exc:
+            if not is_full(exc):
+                raise
+            refused += 1
+    return refused
 
 
 def _copy_range(fs: FileSystem, path: str, start: int, end: int, target: str) -> None:

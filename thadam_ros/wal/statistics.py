@@ -45,6 +45,7 @@ class WalStatistics:
         damaged_ranges: Damaged ranges the recovery found in the last segment.
         damaged_bytes: Their bytes.
         recovered_frames: Intact frames in the segment the recovery looked at.
+        damage_not_copied: Damaged ranges without a copy in a .damaged file: the disk was full.
         new_epoch: The recovery began a new epoch: a cursor lay beyond the end of the log.
     """
 
@@ -79,4 +80,5 @@ class WalStatistics:
     damaged_ranges: int
     damaged_bytes: int
     recovered_frames: int
+    damage_not_copied: int
     new_epoch: bool

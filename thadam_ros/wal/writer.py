@@ -28,8 +28,8 @@ from thadam_ros.wal.encode import (
     publisher_entry,
     topic_entry,
 )
-from thadam_ros.wal.layout import list_segments
-from thadam_ros.wal.log import LogFailedError, SegmentLog, is_full
+from thadam_ros.wal.layout import is_full, list_segments
+from thadam_ros.wal.log import LogFailedError, SegmentLog
 from thadam_ros.wal.ranges import DAMAGED, TORN, DamagedRange
 from thadam_ros.wal.recovery import Recovered, recover
 from thadam_ros.wal.statistics import WalStatistics
@@ -308,6 +308,7 @@ class WalWriter:
                 damaged_ranges=len(damaged),
                 damaged_bytes=_total(damaged),
                 recovered_frames=recovered.frames,
+                damage_not_copied=recovered.damage_not_copied,
                 new_epoch=recovered.new_epoch,
             )
 
@@ -366,8 +367,9 @@ class WalWriter:
                     self._changed.wait()
             self._taken_bytes = 0
             # Not everything: what waits beyond one commit keeps the memory bound moving.
+            most = 0 if config.commit == "each" else config.commit_bytes
             while self._waiting and (
-                not self._taken or self._taken_bytes + self._waiting[0].bytes <= config.commit_bytes
+                not self._taken or self._taken_bytes + self._waiting[0].bytes <= most
             ):
                 batch = self._waiting.popleft()
                 self._taken.append(batch)
@@ -377,12 +379,10 @@ class WalWriter:
 
     def _commit(self) -> None:
         started_ns = self._clock.monotonic_ns()
-        taken = self._taken
-        frames = self._encode(taken)
-        steps = [[frame] for frame in frames] if self._config.commit == "each" else [frames]
-        for step in steps:
-            if step and not self._write(step):
-                return
+        config, taken = self._config, self._taken
+        groups = [taken] if config.commit == "each" else group_batches(taken, config.commit_bytes)
+        if not self._write([encode_frame(group, self._compressor) for group in groups]):
+            return
         duration_ns = self._clock.monotonic_ns() - started_ns
         with self._changed:
             self._settled += len(taken)
@@ -390,13 +390,6 @@ class WalWriter:
             self._last_commit_ns = duration_ns
             self._longest_commit_ns = max(self._longest_commit_ns, duration_ns)
             self._changed.notify_all()
-
-    def _encode(self, taken: Sequence[PackedBatch]) -> list[EncodedFrame]:
-        if self._config.commit == "each":
-            groups = [[batch] for batch in taken]
-        else:
-            groups = list(group_batches(taken, self._config.commit_bytes))
-        return [encode_frame(group, self._compressor) for group in groups]
 
     def _write(self, frames: Sequence[EncodedFrame]) -> bool:
         """Make ``frames`` durable, however long a full disk lasts; False when given up."""
