@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,8 @@ from thadam_ros.model.clock import SystemClock
 from thadam_ros.model.states import ComponentState, ComponentStatistics, Kind, State
 from thadam_ros.runtime.status_files import write_status
 from thadam_ros.runtime.status_view import headline, read_status
+
+CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 class _Clock(SystemClock):
@@ -143,3 +146,25 @@ def test_a_folder_without_status_says_what_to_do(
     """Exit code 3: there is nothing to judge."""
     assert _status(tmp_path) == 3
     assert "--data-dir" in capsys.readouterr().err
+
+
+def test_watching_ends_with_ctrl_c_and_the_last_verdict(tmp_path: Path) -> None:
+    """It repeats until it is told to stop; the exit code is that of the last look."""
+    _write(tmp_path, "wal", State.RUNNING)
+    verb = ["status", "--watch", "--data-dir", str(tmp_path)]
+    watcher = subprocess.Popen(
+        [sys.executable, "-u", "-m", "thadam_ros", *verb],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=CHECKOUT,
+    )
+    assert watcher.stdout is not None
+    seen = 0
+    for line in watcher.stdout:
+        seen += line == "all 1 components work\n"
+        if seen == 2:
+            break
+    watcher.send_signal(signal.SIGINT)
+    watcher.stdout.read()
+    watcher.stdout.close()
+    assert watcher.wait(timeout=60) == 0

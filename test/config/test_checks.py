@@ -224,6 +224,17 @@ def test_one_wrong_value_causes_one_problem() -> None:
     assert (problem.path, problem.suggestion) == ("sources.robot.type", "ros2")
 
 
+def test_a_mistyped_key_is_not_missing_as_well() -> None:
+    """The nearest key counts as given; what depends on it is not reported either."""
+    for old, new, path in (
+        ("data_dir:", "data_dri:", "edge.data_dri"),
+        ("all_fields:", "all_field:", "datasets.imu.all_field"),
+        ("topics: [imu", "topic: [imu", "datasets.imu.match.topic"),
+        ("    type: sensor", "    typ: sensor", "datasets.imu.typ"),
+    ):
+        assert only_problem(small((old, new))).path == path
+
+
 def test_secrets_are_refused_everywhere_and_never_shown() -> None:
     """Whatever they are called; the message does not repeat them."""
     for key in ("password", "token", "secret_access_key", "api_key", "private_key"):

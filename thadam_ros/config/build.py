@@ -105,7 +105,7 @@ class Builder:
         nested = {k.split(".")[0]: k for k in keys.slots if "." in k}
         for key in raw:
             if key not in keys.slots and key not in nested:
-                self._unknown(key, raw[key], path, keys, [*keys.slots, *nested])
+                self._unknown(key, raw, path, keys, [*keys.slots, *nested])
         for key, slot in keys.slots.items():
             here, given = self._locate(key, raw, path)
             default = slot.default
@@ -142,8 +142,10 @@ class Builder:
         valid = f"; valid is {shape.describe()}" if isinstance(shape, Kind) else ""
         self.report(path, None, f"is missing{valid}")
 
-    def _unknown(self, key: str, value: object, path: str, keys: Layout, valid: list[str]) -> None:
-        where = join(path, key)
+    def _unknown(
+        self, key: str, raw: Mapping[str, object], path: str, keys: Layout, valid: list[str]
+    ) -> None:
+        where, value = join(path, key), raw[key]
         if _SECRET.fullmatch(key.lower()):
             options = [k for k in valid if k in (f"{key}_env", f"{key}_file")]
             use = " or ".join(options or [f"{key}_env", f"{key}_file"])
@@ -156,7 +158,11 @@ class Builder:
         else:
             known = sorted({k.split(".")[0] for k in valid})
             message = f"is not a known key; valid: {', '.join(known)}"
-            self.report(where, value, message, nearest(key, known))
+            meant = nearest(key, known)
+            self.report(where, value, message, meant)
+            if meant is not None and meant not in raw:
+                # The mistyped key is the one that is missing: one mistake, one problem.
+                self.broken.add(join(path, meant))
 
     def value(self, shape: Shape, raw: object, path: str, default: object = MISSING) -> Any:
         """Return the typed value of ``raw``, or the default after reporting a problem."""

@@ -31,7 +31,7 @@ def expand_tree(
 
 def _expand(value: object, path: str, env: Mapping[str, str], problems: list[Problem]) -> object:
     if isinstance(value, dict):
-        return {k: _expand(v, join(path, k), env, problems) for k, v in value.items()}
+        return {str(k): _expand(v, join(path, str(k)), env, problems) for k, v in value.items()}
     if isinstance(value, list):
         return [_expand(v, f"{path}[{i}]", env, problems) for i, v in enumerate(value)]
     if isinstance(value, str) and "$(" in value:

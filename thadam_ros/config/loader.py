@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from thadam_ros.config.build import Builder
 from thadam_ros.config.canonical import config_hash, row_hash, transform_hash
@@ -19,6 +20,9 @@ from thadam_ros.config.parameters import tree_from_parameters
 from thadam_ros.config.schema import Config
 from thadam_ros.config.yaml_tree import Document, join, parse_yaml
 from thadam_ros.errors import ConfigError, Problem
+
+#: Key -> another way to say the same: when that one was given wrongly, this one is not missing.
+_ALTERNATIVES: Final = {"fields": "all_fields", "topics": "sparkplug"}
 
 #: A check across a whole configuration, such as planning its datasets.
 Check = Callable[[Config], "list[Problem]"]
@@ -182,7 +186,9 @@ def _report(builder: Builder, problems: Iterable[Problem]) -> None:
     """Add what a check found, unless it only follows from a value that was replaced."""
     wrong = frozenset(builder.broken)
     for problem in problems:
-        if not _holds_any(problem.path, wrong):
+        outer, _, last = problem.path.rpartition(".")
+        other = join(outer, _ALTERNATIVES.get(last, ""))
+        if not _holds_any(problem.path, wrong) and not builder.is_broken(other):
             builder.report(problem.path, problem.value, problem.message, problem.suggestion)
 
 
