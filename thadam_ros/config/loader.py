@@ -21,8 +21,9 @@ from thadam_ros.config.schema import Config
 from thadam_ros.config.yaml_tree import Document, join, parse_yaml
 from thadam_ros.errors import ConfigError, Problem
 
-#: Key -> another way to say the same: when that one was given wrongly, this one is not missing.
-_ALTERNATIVES: Final = {"fields": "all_fields", "topics": "sparkplug"}
+#: Key -> its neighbour: when that one was given wrongly, this one is not judged (it may be another
+#: way to say the same, or depend on it).
+_NEIGHBOURS: Final = {"fields": "all_fields", "topics": "sparkplug", "convert_to": "unit"}
 
 #: A check across a whole configuration, such as planning its datasets.
 Check = Callable[[Config], "list[Problem]"]
@@ -187,7 +188,7 @@ def _report(builder: Builder, problems: Iterable[Problem]) -> None:
     wrong = frozenset(builder.broken)
     for problem in problems:
         outer, _, last = problem.path.rpartition(".")
-        other = join(outer, _ALTERNATIVES.get(last, ""))
+        other = join(outer, _NEIGHBOURS.get(last, ""))
         if not _holds_any(problem.path, wrong) and not builder.is_broken(other):
             builder.report(problem.path, problem.value, problem.message, problem.suggestion)
 

@@ -177,7 +177,9 @@ def _carried_problems(
         if name not in carried:
             message = f"is not taken by sink {sink.name}; it takes: {', '.join(carried)}"
             problems.append(Problem(where, name, message))
-        elif pipeline.source in config.sources and dataset.match.source != pipeline.source:
+        elif {pipeline.source, dataset.match.source} <= set(
+            config.sources
+        ) and dataset.match.source != pipeline.source:
             message = (
                 f"matches source {dataset.match.source}, and this pipeline stands for "
                 f"{pipeline.source}; no row of a file could match"
