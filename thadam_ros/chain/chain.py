@@ -26,9 +26,6 @@ from thadam_ros.model.event import (
 from thadam_ros.model.message import Frame, RecordGroup
 from thadam_ros.model.position import Position
 
-#: How often a raising pipeline is tried again before its records are stepped one by one.
-POISON_RETRIES = 2
-
 
 class Pipeline(Protocol):
     """What the chain needs of :class:`thadam_ros.dataset.pipeline.DatasetPipeline`."""
@@ -47,6 +44,8 @@ class Chain:
         datasets: The datasets of this chain's sink.
         pipelines: One per dataset.
         row_hashes: Dataset -> row hash, kept in poison rejects.
+        poison_retries: How often a raising pipeline is tried again before its records are
+            stepped one by one, and each of those before it is quarantined.
     """
 
     def __init__(
@@ -54,7 +53,9 @@ class Chain:
         datasets: Mapping[str, DatasetConfig],
         pipelines: Mapping[str, Pipeline],
         row_hashes: Mapping[str, str],
+        poison_retries: int = 2,
     ) -> None:
+        self._tries = 1 + poison_retries
         self._router = Router(datasets)
         self._pipelines = pipelines
         self._row_hashes = row_hashes
@@ -116,7 +117,7 @@ class Chain:
         """
         pipeline = self._pipelines[dataset]
         before = pipeline.snapshot()
-        for _ in range(1 + POISON_RETRIES):
+        for _ in range(self._tries):
             try:
                 return [(pipeline.process(group), None)]
             except (MemoryError, OSError):
@@ -131,14 +132,14 @@ class Chain:
         part = np.array([index], np.int64)
         single = slice_group(group, part)
         before = pipeline.snapshot()
-        for attempt in range(1 + POISON_RETRIES):
+        for tries_left in reversed(range(self._tries)):
             try:
                 return pipeline.process(single), part
             except (MemoryError, OSError):
                 raise
             except Exception as exc:  # noqa: BLE001 - becomes a reject with its type
                 pipeline.restore(before)
-                if attempt == POISON_RETRIES:
+                if not tries_left:
                     return self._poison(dataset, single, exc), part
         raise AssertionError("unreachable: the last attempt returns")
 

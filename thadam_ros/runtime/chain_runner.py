@@ -156,7 +156,7 @@ class ChainRunner:
             )
             for name in datasets
         }
-        return Chain(datasets, pipelines, config.row_hashes)
+        return Chain(datasets, pipelines, config.row_hashes, self.sink.poison_retries)
 
     def _make_lane(self) -> Lane:
         schemas = {
