@@ -65,7 +65,7 @@ ARGUMENTS: dict[str, Argument] = {
         "false", f"Start the process again {RESPAWN_DELAY_S:g} s after it ended.", BOOLEAN
     ),
     "metrics_port": Argument(
-        "", "Port of the Prometheus metrics on 127.0.0.1; 0 = off. Empty: as configured."
+        "", "Port of the Prometheus metrics on 127.0.0.1; 0 = off, all that this version takes."
     ),
 }
 
