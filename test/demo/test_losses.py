@@ -73,3 +73,18 @@ def test_kill_of_a_process_that_never_listened_explains_everything_since_the_one
     first, second = kill_losses(ledger, contents, [KILL_NS, second_ns])
     assert (first.before, first.after) == (0, 3)
     assert (second.before, second.after) == (0, 1)
+
+
+def test_topic_captured_by_one_weak_subscription_is_not_reliable(tmp_path: Path) -> None:
+    """Without gids a topic with a best-effort publisher has no better subscription."""
+    topics = ["/a", "/a"]
+    for with_gids, unexplained in ((True, [5]), (False, [])):
+        folder = tmp_path / str(with_gids)
+        folder.mkdir()
+        ledger = make_ledger(folder / "ledger", topics, 20, best_effort=[1], with_gids=with_gids)
+        with LogMaker(folder / "wal", topics, with_gids=with_gids) as log:
+            log.add(0, [*range(1, 5), *range(6, 21)])
+            log.add(1, range(1, 21))
+        contents = read_wal(str(folder / "wal"), ledger, OsFileSystem())
+        found = unexplained_losses(ledger, contents, [], INTERVAL_NS)
+        assert [sent.number for sent in found] == unexplained

@@ -51,6 +51,7 @@ class WalContents:
         again: Topic -> records whose message is in the log before.
         unknown: Topic -> records that the ledger does not know.
         altered: Topic -> records whose bytes differ from what was published.
+        anonymous: Topic -> records that do not name their publisher.
         missing: Per publisher, numbers that are not in the log.
         last: Position of the last record frame.
     """
@@ -59,6 +60,7 @@ class WalContents:
     again: Counter[str] = field(default_factory=Counter)
     unknown: Counter[str] = field(default_factory=Counter)
     altered: Counter[str] = field(default_factory=Counter)
+    anonymous: Counter[str] = field(default_factory=Counter)
     missing: list[list[int]] = field(default_factory=list)
     last: Position = BEFORE_ALL
     frames: int = 0
@@ -99,6 +101,8 @@ def _add_frame(contents: WalContents, recognise: _Recogniser, frame: Frame) -> N
         if sent is None:
             contents.unknown[topic] += 1
             continue
+        if not gid:
+            contents.anonymous[topic] += 1
         if not is_same(payload, sent):
             contents.altered[topic] += 1
         key = (sent.publisher, sent.number)

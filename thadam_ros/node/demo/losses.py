@@ -61,10 +61,16 @@ class _Life:
 
 
 def missing_messages(ledger: Ledger, contents: WalContents, *, reliable: bool) -> list[Sent]:
-    """Return the messages of reliable (or best-effort) publishers that never arrived."""
+    """Return the messages of reliable (or best-effort) publishers that never arrived.
+
+    Where messages do not name their publisher, a topic with a best-effort publisher is captured by
+    one best-effort subscription: nothing on it is reliable then.
+    """
     missing: list[Sent] = []
+    best_effort = {p.topic for p in ledger.publishers if not p.reliable}
+    weak = {topic for topic in best_effort if contents.anonymous[topic]}
     for publisher in ledger.publishers:
-        if publisher.reliable is reliable:
+        if (publisher.reliable and publisher.topic not in weak) is reliable:
             numbers = set(contents.missing[publisher.index])
             missing.extend(s for s in ledger.sent[publisher.index] if s.number in numbers)
     return missing

@@ -15,6 +15,8 @@ from thadam_ros.node.demo.ledger import LedgerWriter, Publisher, Sent, digest
 
 #: How long the graph is asked for the identity of a publisher just made.
 _GID_DEADLINE_S = 5.0
+#: A weak subscription that stays alone for so long is all there will be.
+_SETTLED_S = 3.0
 #: Bytes of a gid that every distribution has; Humble pads with zeros.
 GID_BYTES = 16
 
@@ -70,22 +72,28 @@ class LedgerPublisher:
         )
         ledger.publisher(self.declaration)
         self.number = 0
+        self._matched_since_s: float | None = None
 
     def is_matched(self) -> bool:
-        """Tell whether every subscription the graph shows is matched, and a reliable one if needed.
+        """Tell whether every subscription the graph shows is matched, and the right one among them.
 
         A topic with publishers of two kinds has two subscriptions; the count alone would not tell
-        that the one this publisher's messages are taken from is there.
+        that the one this publisher's messages are taken from is there. Where messages do not name
+        their publisher, capture makes do with one weak subscription: after some seconds with
+        nothing else in sight that is the right one.
         """
         matched = self._publisher.get_subscription_count()
-        if matched == 0:
-            return False
         found = self._node.get_subscriptions_info_by_topic(self.topic)
-        if not self._reliable:
-            wanted = [s for s in found if _is_best_effort(s.qos_profile)]
-            return bool(wanted) and matched >= len(wanted)
-        has_reliable = any(not _is_best_effort(s.qos_profile) for s in found)
-        return has_reliable and matched >= len(found)
+        weak = [s for s in found if _is_best_effort(s.qos_profile)]
+        reachable = found if self._reliable else weak
+        if not reachable or matched < len(reachable):
+            self._matched_since_s = None
+            return False
+        if not self._reliable or len(weak) < len(found):
+            return True
+        now = time.monotonic()
+        self._matched_since_s = self._matched_since_s or now
+        return now - self._matched_since_s > _SETTLED_S
 
     def publish(self, payload: bytes, stamp_ns: int) -> None:
         """Publish serialized bytes as they are."""
