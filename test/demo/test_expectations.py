@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from thadam_ros.node.demo import expectations as exp
@@ -124,3 +126,10 @@ def test_swapped_neighbours_carry_each_others_stamp() -> None:
     number = next(n for n, kinds in imu.singles.items() if exp.SWAPPED in kinds)
     assert imu.planned_stamp_ns(number) == int(imu.due_s(number - 1) * 1e9)
     assert imu.planned_stamp_ns(number - 1) == int(imu.due_s(number) * 1e9)
+
+
+def test_gap_is_not_expected_where_the_log_has_no_numbers() -> None:
+    """A distribution without sequence numbers cannot flag what it does not see."""
+    plan = make_plan(25, 1)
+    arrivals = [replace(a, is_numbered=False) for a in in_order(plan, "imu") if a.number != 7]
+    assert "imu.SEQUENCE_GAP" not in expect(plan, arrivals, DATASETS).flagged

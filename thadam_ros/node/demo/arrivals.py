@@ -8,7 +8,7 @@ a payload's length a multiple of four.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -33,6 +33,7 @@ class Arrived:
         publisher, number: The message, as in the ledger.
         position: The frame that holds it.
         index: Record index inside the frame.
+        is_numbered: The record carries its publication sequence number.
     """
 
     publisher: int
@@ -40,6 +41,7 @@ class Arrived:
     ingest_ns: int
     position: Position
     index: int
+    is_numbered: bool
 
 
 @dataclass(slots=True)
@@ -97,7 +99,7 @@ def read_wal(directory: str, ledger: Ledger, fs: FileSystem) -> WalContents:
 def _add_frame(contents: WalContents, recognise: _Recogniser, frame: Frame) -> None:
     position = Position(frame.ordinal, frame.position)
     for index, topic, gid, number, ingest_ns, payload in _records(frame):
-        sent = recognise.find(topic, gid, number, payload)
+        sent = recognise.find(topic, gid, number, payload, ingest_ns)
         if sent is None:
             contents.unknown[topic] += 1
             continue
@@ -109,7 +111,9 @@ def _add_frame(contents: WalContents, recognise: _Recogniser, frame: Frame) -> N
         if key in recognise.seen:
             contents.again[topic] += 1
         recognise.seen.add(key)
-        contents.arrived.append(Arrived(sent.publisher, sent.number, ingest_ns, position, index))
+        contents.arrived.append(
+            Arrived(sent.publisher, sent.number, ingest_ns, position, index, number > 0)
+        )
 
 
 def _records(frame: Frame) -> Iterator[tuple[int, str, str, int, int, memoryview]]:
@@ -152,12 +156,14 @@ class _Recogniser:
             for p in ledger.publishers
             if p.gid
         }
-        self._by_bytes: dict[tuple[str, int], deque[Sent]] = {}
+        self._by_bytes: dict[tuple[str, int], list[Sent]] = {}
         for publisher in ledger.publishers:
             for sent in ledger.sent[publisher.index]:
-                self._by_bytes.setdefault((publisher.topic, sent.digest), deque()).append(sent)
+                self._by_bytes.setdefault((publisher.topic, sent.digest), []).append(sent)
 
-    def find(self, topic: str, gid: str, number: int, payload: memoryview) -> Sent | None:
+    def find(
+        self, topic: str, gid: str, number: int, payload: memoryview, ingest_ns: int
+    ) -> Sent | None:
         """Return the message, None when the ledger has none like it."""
         if gid and number:
             numbers = self._by_gid.get((topic, gid))
@@ -167,11 +173,11 @@ class _Recogniser:
             published = payload[: len(payload) - padding]
             alike = self._by_bytes.get((topic, digest(published)))
             if alike:
-                return self._next_of(alike)
+                return self._likeliest(alike, ingest_ns)
         return None
 
-    def _next_of(self, alike: deque[Sent]) -> Sent:
-        # The oldest of equal messages that was not seen; else the last one came again.
-        while len(alike) > 1 and (alike[0].publisher, alike[0].number) in self.seen:
-            alike.popleft()
-        return alike[0]
+    def _likeliest(self, alike: list[Sent], ingest_ns: int) -> Sent:
+        """Of equal messages the newest that was sent and not seen; else the last came again."""
+        fresh = [sent for sent in alike if (sent.publisher, sent.number) not in self.seen]
+        sent_before = [sent for sent in fresh if sent.sent_ns <= ingest_ns]
+        return (sent_before or fresh or alike)[-1]

@@ -112,6 +112,7 @@ def arrivals_of(ledger: Ledger, contents: WalContents) -> list[Arrival]:
             arrived.number,
             arrived.ingest_ns,
             sent[arrived.publisher][arrived.number].stamp_ns,
+            arrived.is_numbered,
         )
         for arrived in contents.arrived
     ]

@@ -201,12 +201,14 @@ class Arrival:
     Attributes:
         number: Number of the message in its stream, from 1.
         stamp_ns: Stamp in the message's header.
+        is_numbered: The log knows the publication sequence number.
     """
 
     stream: str
     number: int
     ingest_ns: int
     stamp_ns: int
+    is_numbered: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +313,7 @@ def _flags(
         if newest is not None and arrival.stamp_ns < newest:
             flags.add("OUT_OF_ORDER")
         memory.newest_stamp_ns = max(arrival.stamp_ns, newest or 0)
-    if rules.has_gaps:
+    if rules.has_gaps and arrival.is_numbered:
         last = memory.last_number.get(arrival.stream)
         if last is not None and arrival.number > last + 1:
             flags.add("SEQUENCE_GAP")
