@@ -6,7 +6,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from thadam_ros.config.schema import DedupConfig
@@ -56,6 +56,7 @@ class Model:
 RECORDS = st.lists(st.tuples(st.integers(0, 4), st.integers(-2, 6)), max_size=40)
 
 
+@settings(deadline=None)
 @given(RECORDS, st.integers(1, 4), st.booleans(), st.lists(st.integers(0, 40), max_size=4))
 def test_decisions_equal_the_model_for_any_batching(steps, room, evict, cuts):
     """Windows, clock steps backwards, eviction, refusal; snapshots at every cut."""

@@ -100,7 +100,7 @@ def group_from(records):
     )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.lists(RECORD, min_size=1, max_size=30),
     st.lists(st.integers(0, 30), max_size=5),

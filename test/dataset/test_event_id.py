@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import xxhash
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from thadam_ros.dataset.event_id import key_ids, position_ids
@@ -19,6 +19,7 @@ def big_endian(value, size):
     return value.to_bytes(size, "big", signed=True)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(INT64, INT64, INT32, INT32), min_size=1, max_size=20))
 def test_position_ids_equal_xxh3_128_of_the_same_bytes(places):
     """Both lengths, 20 and 24 bytes, over the whole range of every part."""

@@ -8,7 +8,7 @@ import struct
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from thadam_ros.dataset.identity import parse_template
@@ -65,6 +65,7 @@ COLUMNS = {
 }
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_keys_are_the_documented_bytes_of_their_parts_in_order(data):
     """Columns of every type, with nulls, sliced as a decoder may give them."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pint
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from thadam_ros.dataset.units import UnitError, check_unit, compile_conversion
@@ -22,6 +22,7 @@ PAIRS = [
 ]
 
 
+@settings(deadline=None)
 @given(st.sampled_from(PAIRS), st.floats(-1e9, 1e9))
 def test_a_compiled_conversion_equals_pints_own(pair, value):
     """The map agrees with pint's double arithmetic to rounding."""

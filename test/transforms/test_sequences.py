@@ -45,7 +45,7 @@ def run_cut(plan, records, cuts, make_rows):
 GAPS = st.lists(st.tuples(st.integers(0, 1), st.integers(-1, 1), st.integers(-1, 9)), max_size=12)
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(GAPS, CUTS)
 def test_a_publisher_sequence_is_watched_per_topic_and_publisher(records, cuts):
     """Only numbers above the highest one plus one are gaps; -1 is unknown; the first never is."""
@@ -72,7 +72,7 @@ def test_a_publisher_sequence_is_watched_per_topic_and_publisher(records, cuts):
     assert flags == [int(QualityFlag.SEQUENCE_GAP) * e for e in expected]
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 1), st.none() | st.integers(-3, 6)), max_size=12), CUTS)
 def test_a_counter_column_restarts_where_it_goes_back(records, cuts):
     """A device that rebooted starts a new sequence; a missing number is skipped."""
@@ -113,7 +113,7 @@ ORDERS = st.lists(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(ORDERS, CUTS)
 def test_times_are_late_against_the_latest_credible_one(records, cuts):
     """Skewed, missing and dead rows are not judged; a jump far back is flagged once."""
@@ -161,7 +161,7 @@ STALES = st.lists(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(STALES, CUTS, st.booleans())
 def test_stale_is_age_repetition_or_the_end_of_a_pause(records, cuts, utc):
     """All three, per topic over living rows, each bound exclusive."""

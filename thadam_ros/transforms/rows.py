@@ -18,6 +18,19 @@ Mask = npt.NDArray[np.bool_]
 T = TypeVar("T", bound=np.generic)
 
 _REASON_CHARS_MAX = 120
+#: Arrow's own mapping (``to_pandas_dtype``) needs pandas installed.
+_NUMPY: dict[pa.DataType, npt.DTypeLike] = {
+    pa.int8(): np.int8,
+    pa.uint8(): np.uint8,
+    pa.int16(): np.int16,
+    pa.uint16(): np.uint16,
+    pa.int32(): np.int32,
+    pa.uint32(): np.uint32,
+    pa.int64(): np.int64,
+    pa.uint64(): np.uint64,
+    pa.float32(): np.float32,
+    pa.float64(): np.float64,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,14 +172,12 @@ def to_values(column: pa.Array) -> Values:
     if pa.types.is_timestamp(kind):
         kind = pa.int64()
         column = column.view(kind)
-    width = kind.bit_width // 8
+    dtype = _NUMPY[kind]
     start = column.offset
     buffer = column.buffers()[1]
     if buffer is None:
-        return Values(np.zeros(len(column), kind.to_pandas_dtype()), valid)
-    whole = np.frombuffer(buffer, kind.to_pandas_dtype(), count=start + len(column))
-    assert whole.itemsize == width
-    return Values(whole[start:], valid)
+        return Values(np.zeros(len(column), dtype), valid)
+    return Values(np.frombuffer(buffer, dtype, start + len(column))[start:], valid)
 
 
 def quality_status(flags: npt.NDArray[np.int32]) -> npt.NDArray[np.int8]:
