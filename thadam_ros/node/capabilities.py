@@ -15,8 +15,7 @@ publisher_gid       publisher gids in the message info: losses per publisher, on
                     each QoS that publishers offer
 type_hash           RIHS01 hashes in the graph; else computed
 type_description    the ``get_type_description`` service; else installed definitions only
-matched_event       a publisher's arrival is told at once; else found by polling
-message_lost_event  the middleware counts losses
+message_lost_event  the middleware counts losses; asked for where numbers do not tell them
 ==================  ==============================================================================
 
 ``sequence`` and ``publisher_gid`` depend on the middleware too: :func:`probe_message_info` takes a
@@ -34,7 +33,6 @@ from typing import Any
 
 from lifecycle_msgs.msg import State
 from rclpy.callback_groups import ReentrantCallbackGroup
-from rclpy.event_handler import SubscriptionEventCallbacks
 from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
 from rclpy.node import Node
 from rclpy.qos import QoSDurabilityPolicy, QoSProfile
@@ -73,7 +71,6 @@ class Capabilities:
     publisher_gid: bool
     type_hash: bool
     type_description: bool
-    matched_event: bool
     message_lost_event: bool
 
     @staticmethod
@@ -110,7 +107,6 @@ def probe_capabilities(disabled: Iterable[str] | None = None) -> Capabilities:
         disabled = [name.strip() for name in listed.split(",") if name.strip()]
     drain = hasattr(_rclpy.Subscription, "take_message")
     wait_set = getattr(_rclpy, "WaitSet", None)
-    events = SubscriptionEventCallbacks(use_default_callbacks=False)
     found = Capabilities(
         wait_set=drain and all(hasattr(wait_set, name) for name in _WAIT_SET_METHODS),
         drain=drain,
@@ -118,8 +114,7 @@ def probe_capabilities(disabled: Iterable[str] | None = None) -> Capabilities:
         publisher_gid=True,
         type_hash=hasattr(TopicEndpointInfo, "topic_type_hash"),
         type_description=importlib.util.find_spec("type_description_interfaces") is not None,
-        matched_event=hasattr(events, "matched"),
-        message_lost_event=hasattr(events, "message_lost"),
+        message_lost_event=hasattr(_rclpy, "EventHandle"),
     )
     return found.without(list(disabled))
 

@@ -2,9 +2,9 @@
 """Capture of one ``ros2`` source: discovery, subscriptions, counters, hand-over to the WAL.
 
 Threads: *discovery* runs in an executor (a timer of its own group, since rclpy does not expose the
-graph's guard condition, and a guard condition that matched events trigger); *draining* runs in the
-drainer's thread (:mod:`thadam_ros.node.wait_set`). Discovery alone touches the set of topics,
-draining alone moves messages; counters are read by anybody.
+graph's guard condition); *draining* runs in the drainer's thread (:mod:`thadam_ros.node.wait_set`).
+Discovery alone touches the set of topics, draining alone moves messages; counters are read by
+anybody.
 
 A failing type, topic or subscription never stops discovery of the others: it is reported once and
 tried again.
@@ -39,9 +39,6 @@ from thadam_ros.runtime.state_tracker import StateTracker
 DISCOVERY_PERIOD_S = 0.25
 #: Every so many looks the publishers of all topics are read, changed or not.
 FULL_LOOK_EVERY = 8
-#: More topics than this do not get matched events: every event is one more thing that executors
-#: look at on each wake.
-MATCHED_EVENTS_MAX = 64
 #: Topics that the details list by name; the rest is in the sums.
 DETAIL_TOPICS_MAX = 200
 #: Refusals and bugs degrade the source until this long after the last one.
@@ -121,8 +118,7 @@ class RosCapture:
         self._timer = node.create_timer(
             DISCOVERY_PERIOD_S, self._look, callback_group=group, clock=steady_clock()
         )
-        self._matched_guard = node.create_guard_condition(self._full_look, callback_group=group)
-        self._full_look()
+        self._look()
 
     def stop(self, timeout_s: float) -> bool:
         """Take what waits, hand it over, and give all subscriptions back.
@@ -141,7 +137,6 @@ class RosCapture:
                 return False
             self._drainer = None
             self._node.destroy_timer(self._timer)
-            self._node.destroy_guard_condition(self._matched_guard)
             for topic in self._topics.values():
                 topic.close()
             self._resolver.close()
@@ -189,10 +184,6 @@ class RosCapture:
 
     # Discovery.
 
-    def _full_look(self) -> None:
-        self._counts.clear()
-        self._look()
-
     def _look(self) -> None:
         with self._look_lock:
             if self._stopping:
@@ -214,8 +205,9 @@ class RosCapture:
             if selection is not None:
                 self._guarded(name, lambda: self._begin(selection))
             return
+        topic.look()
         count = self._node.count_publishers(name)
-        if topic.settled and self._counts.get(name) == count:
+        if not topic.wants_update and self._counts.get(name) == count:
             return
         self._counts[name] = count
         endpoints = self._node.get_publishers_info_by_topic(name)
@@ -283,7 +275,6 @@ class RosCapture:
             captured,
             self._drainer,
             self._capabilities,
-            self._matched_callback(),
             self._subscribe_name(selection),
         )
         self._topics[name] = topic
@@ -300,11 +291,6 @@ class RosCapture:
             if self._node.resolve_topic_name(name) == selection.name:
                 return name
         raise ValueError(f"a remapping of this node turns {selection.name} into another topic")
-
-    def _matched_callback(self) -> Callable[[], None] | None:
-        if not self._capabilities.matched_event or len(self._topics) >= MATCHED_EVENTS_MAX:
-            return None
-        return self._matched_guard.trigger
 
     # Speaking.
 
