@@ -621,3 +621,54 @@ def test_a_dataset_of_a_later_version_cannot_be_run():
     assert not plan.supported
     with pytest.raises(ValueError, match="not built yet"):
         DatasetPipeline(plan, timestamp_unit="us", limits=LIMITS)
+
+
+def test_a_group_without_one_readable_message_gives_no_row_when_exploding():
+    """Nothing to explode is no error; every message is a reject."""
+    config = dataset(
+        KITCHEN,
+        explode=ExplodeConfig(pointer="/items"),
+        time=TimeConfig("./at", "utc"),
+        identity={"who": "/text"},
+        fields={"name": FieldConfig("name", "./name", required=True)},
+        gap="/u64",
+        stale_ns=1,
+    )
+    result = pipeline_of(config).process(group_of([b"\x00\x01", b""], type_name=KITCHEN))
+    assert result.rows.num_rows == 0
+    assert result.rows.schema.names[-1] == "name"
+    assert [r.record_index for r in result.rejects] == [0, 1]
+
+
+def test_every_message_has_exactly_one_outcome_and_rejects_name_their_rows():
+    """A message that yields any row is delivered, though some of its rows are rejects."""
+    config = dataset(
+        KITCHEN,
+        explode=ExplodeConfig(pointer="/items"),
+        fields={"value": FieldConfig("value", "./value")},
+        reject_unless={"small": "value < 5"},
+    )
+    messages = [
+        kitchen(items=[item(value=1.0), item(value=9.0)]),
+        kitchen(items=[item(value=9.0), item(value=8.0)]),
+    ]
+    result = pipeline_of(config).process(group_of(messages))
+    assert list(result.outcome) == [Outcome.DELIVERED, Outcome.QUARANTINED]
+    assert [(r.record_index, r.sample_idx) for r in result.rejects] == [(0, 1), (1, 0), (1, 1)]
+    assert result.rows["sample_idx"].to_pylist() == [0]
+
+
+def test_sequence_gaps_see_messages_that_were_rejected():
+    """A message that arrived damaged is no gap; one that never came is."""
+    config = imu_dataset(gap="publisher_sequence")
+    good = [cdr(m) for m in imus(4)]
+    group = group_of(
+        [good[0], b"\x00\x01", good[2], good[3]],
+        type_name=IMU,
+        sequences=[1, 2, 3, 7],
+        publisher_indices=[0] * 4,
+        publishers=[b"p"],
+    )
+    result = pipeline_of(config).process(group)
+    assert result.rows["_quality_flags"].to_pylist() == [0, 0, QualityFlag.SEQUENCE_GAP]
+    assert result.flagged == {"SEQUENCE_GAP": 1}
