@@ -17,11 +17,11 @@ from thadam_ros.errors import FatalError, StorageFullError, TransientError
 from thadam_ros.sinks.parquet import delivery
 
 from .sink_fixtures import (
-    HookedFs,
     deliver_all,
     failing_fs,
     imu_rows,
     make_driver,
+    plain_fs,
     sealed_names,
     unit_of,
     visible_files,
@@ -140,7 +140,7 @@ def test_an_unfinished_copy_is_made_again_from_the_start(
 
 def test_a_copy_is_synced_before_it_gets_its_name(chain_dir: Path, far: Path) -> None:
     """fsync of the temp, rename, fsync of the folder, and only then the sealed file goes."""
-    fs = HookedFs(lambda number, name, arguments: None)
+    fs = plain_fs()
     _sealed(chain_dir, far / "lake")
     driver = make_driver(chain_dir, far / "lake", fs=fs)
     driver.open(1)

@@ -25,6 +25,7 @@ from .sink_fixtures import (
     failing_fs,
     imu_rows,
     make_driver,
+    plain_fs,
     sealed_names,
     unit_of,
     visible_files,
@@ -143,7 +144,7 @@ def test_open_sweeps_unfinished_files_and_leaves_foreign_ones(chain_dir: Path, u
 
 def test_publish_syncs_file_then_folder_before_it_returns(chain_dir: Path, url: Path) -> None:
     """Write, fsync, rename, fsync of the folder: in this order and all before the return."""
-    fs = HookedFs(lambda number, name, arguments: None)
+    fs = plain_fs()
     driver = make_driver(chain_dir, url, fs=fs)
     driver.open(0)
     fs.calls.clear()
@@ -154,7 +155,7 @@ def test_publish_syncs_file_then_folder_before_it_returns(chain_dir: Path, url: 
 
 def test_delivery_syncs_the_folder_before_the_sealed_file_goes(chain_dir: Path, url: Path) -> None:
     """Link, fsync of the visible folder, then unlink; new folders are synced up to the url."""
-    fs = HookedFs(lambda number, name, arguments: None)
+    fs = plain_fs()
     driver = make_driver(chain_dir, url, fs=fs)
     driver.open(0)
     driver.publish(unit_of(1, imu_rows(0, 5)))
