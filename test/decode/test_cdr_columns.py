@@ -150,6 +150,33 @@ def test_columns_equal_the_reference_on_nested_lists_of_many_messages() -> None:
     assert_same_as_reference(schema, messages, scan_rows_max=(1, 32))
 
 
+@pytest.mark.parametrize(
+    "members",
+    [
+        "float64 x\nuint8 c",
+        "uint8 c\nfloat64 x",
+        "uint8 a\nint16 b\nuint8 c\nfloat32 d",
+        "int32 a\nuint8[3] b",
+        "Q[2] q\nuint8 c\n===\nMSG: p/Q\nuint8 c\nint64 x",
+        "uint8 c\nQ[3] q\nQ last\n===\nMSG: p/Q\nint16 x\nuint8 c",
+    ],
+)
+def test_lists_of_fixed_structures_are_padded_like_the_reference(members: str) -> None:
+    """Elements of mixed alignment at every phase, at the top, in arrays and in variable lists."""
+    text = (
+        "string s\nP[] top\nuint8 gap\nP[3] array\nOuter[] outer\n===\nMSG: p/Outer\n"
+        f"string s\nP[] list\nuint8 gap\nP[2] pair\n===\nMSG: p/P\n{members}"
+    )
+    schema = parse_definition(text, "p/msg/M")
+    rng = random.Random(members)
+    for little in (True, False):
+        values = [random_value(schema, StructRef(schema.type_name), rng) for _ in range(40)]
+        messages = [encode(schema, value, little) for value in values]
+        assert_same_as_reference(schema, messages, scan_rows_max=(1, 1_000))
+        cut = [message[: rng.randint(4, len(message))] for message in messages]
+        assert_same_as_reference(schema, cut, scan_rows_max=(1, 1_000))
+
+
 def test_damage_deep_in_nested_lists_costs_only_its_message() -> None:
     """One message of many is cut inside its last list; the others keep their values."""
     schema = parse_definition(NESTED, "p/msg/Array")

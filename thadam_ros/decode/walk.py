@@ -40,9 +40,10 @@ from thadam_ros.decode.plan import (
 )
 from thadam_ros.decode.scan import Scanner, Stop
 
-#: Below this many messages generated code beats arrays (measured by bench/decode_cdr.py).
-SCAN_ROWS_MAX: Final = 32
+#: Below this many messages generated code beats arrays (measured on lists of strings).
+SCAN_ROWS_MAX: Final = 80
 
+Bytes = npt.NDArray[np.uint8]
 Scanners = dict[tuple[int, bool], Scanner]
 
 
@@ -109,7 +110,7 @@ class Walker:
 
     def _check(self, cursor: Cursor, bad: Bools, code: str, reason: Callable[[int], str]) -> None:
         """Park the messages of ``bad``; ``reason`` gets an index into the cursor's messages."""
-        if not bad.any():
+        if not np.count_nonzero(bad):
             return
         for index in np.flatnonzero(bad).tolist():
             row = int(cursor.rows[index])
@@ -130,7 +131,7 @@ class Walker:
     def _check_at(
         self,
         cursor: Cursor,
-        bad: Bools,
+        bad: Bools | Bytes,
         code: str,
         reason: Callable[[str, int], str],
         pattern: str,
@@ -191,7 +192,7 @@ class Walker:
             last = cursor.body + (end - 1)
             if self._any_dead:
                 np.clip(last, 0, self._payload.size - 1, out=last)
-            bad = self._payload[last] != 0
+            bad = self._payload[last]
             self._check_at(cursor, bad, wire.STRING, wire.terminator_reason, step.pattern)
         if step.position != UNWANTED:
             scope.slots[step.position] = cursor.body + (pos + 4)
@@ -259,14 +260,18 @@ class Walker:
         index = np.arange(size)
         done = 0
         while True:
-            if index.size == size and not self._any_dead and bool((counts == done).all()):
+            if (
+                index.size == size
+                and not self._any_dead
+                and np.count_nonzero(counts == done) == size
+            ):
                 cursor.pos = active.pos
                 cursor.modulus, cursor.residue = active.known()
                 return
             going = counts[index] > done
             if self._any_dead:
                 going &= ~self.dead[active.rows]
-            if not going.all():
+            if np.count_nonzero(going) < going.size:
                 lasts[index] = active.pos
                 active, index = active.select(going), index[going]
             if index.size < self._scan_rows_max:
@@ -330,6 +335,6 @@ def _stride(body: Ints) -> int:
 
 def _uniform(values: Ints) -> Pos:
     """Return the one value as an int when all are the same."""
-    if values.size and bool((values == values[0]).all()):
+    if values.size and np.count_nonzero(values == values[0]) == values.size:
         return int(values[0])
     return values
