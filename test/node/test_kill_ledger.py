@@ -89,6 +89,19 @@ def wait_until(condition: Callable[[], bool], what: str, child: Child) -> None:
         time.sleep(0.05)
 
 
+def takes_messages(wal: str) -> Callable[[], bool]:
+    """Return a condition: the log has grown since this call."""
+    reader = WalReader(wal, fs=OsFileSystem())
+    start = reader.durable
+    return lambda: reader.durable > start
+
+
+def passed(seconds: float) -> Callable[[], bool]:
+    """Return a condition: so much time has passed since this call."""
+    end = time.monotonic() + seconds
+    return lambda: time.monotonic() >= end
+
+
 def is_drained(root: Path) -> bool:
     """Tell whether the cursor stands at the end of the log."""
     fs = OsFileSystem()
@@ -117,19 +130,18 @@ def run_with_kills(root: Path, children: Children, kills: int, seed: int) -> lis
     edge.start()
     wait_until(lambda: ledger.exists() and b'"start"' in ledger.read_bytes()[:4096],
                "matched subscriptions", publisher)  # fmt: skip
-    for _ in range(kills):
+    wal = str(root / "data" / "wal")
+    for number in range(kills):
         assert edge.child is not None
-        # Also while it starts: recovery and discovery are killed as any other moment.
-        moment = time.monotonic() + draw.uniform(0.3, 4.0)
-        wait_until(lambda m=moment: time.monotonic() >= m, "the moment of the kill", edge.child)
+        wait_s = draw.uniform(0.2, 2.5)
+        # Every fifth kill strikes while the process starts: recovery is a moment like any other.
+        if number % 5 != 3:
+            wait_until(takes_messages(wal), "messages in the log", edge.child)
+        wait_until(passed(wait_s), "the moment of the kill", edge.child)
         edge.kill()
         edge.start()
     assert edge.child is not None
-    wal = str(root / "data" / "wal")
-    before = WalReader(wal, fs=OsFileSystem())
-    start = before.durable
-    wait_until(lambda: before.durable > start, "messages after the last kill", edge.child)
-    before.close()
+    wait_until(takes_messages(wal), "messages after the last kill", edge.child)
     publisher.signal_group(signal.SIGTERM)
     assert publisher.process.wait(DEADLINE_S) == 0, publisher.log_tail()
     quiet = [time.monotonic(), -1.0]

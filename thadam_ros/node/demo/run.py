@@ -8,11 +8,11 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from types import FrameType
 
 from thadam_ros.errors import ThadamError
 from thadam_ros.node.demo.children import Children
+from thadam_ros.node.demo.domain import free_domain
 from thadam_ros.node.demo.options import Options, parse_options, prepare_output, remove_output
 from thadam_ros.node.demo.screen import Screen
 from thadam_ros.node.demo.stage import make_stage
@@ -32,11 +32,16 @@ _PATIENCE_S = 6.0
 
 
 class _Signals:
-    """The first SIGINT or SIGTERM asks the loop to end, the second ends everything at once."""
+    """The first SIGINT or SIGTERM asks the loop to end, the second ends everything at once.
+
+    Attributes:
+        is_loop_over: Nobody asks any more: one signal is enough.
+    """
 
     def __init__(self, children: Children) -> None:
         self._children = children
         self._asked = threading.Event()
+        self.is_loop_over = False
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._came)
 
@@ -44,18 +49,10 @@ class _Signals:
         return self._asked.is_set()
 
     def _came(self, number: int, frame: FrameType | None) -> None:
-        if self._asked.is_set():
+        if self._asked.is_set() or self.is_loop_over:
             self._children.kill()
             os._exit(EXIT_INTERRUPTED)
         self._asked.set()
-
-
-def free_domain() -> AbstractContextManager[int]:
-    """Return a reservation of a ROS_DOMAIN_ID that no other demo or test here uses."""
-    from domain_coordinator import domain_id
-
-    reservation: AbstractContextManager[int] = domain_id()
-    return reservation
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -89,6 +86,7 @@ def _run(options: Options, children: Children, signals: _Signals) -> int:
             options.output, stage, options.seconds, domain, screen, children, signals.is_asked
         )
         story.run()
+    signals.is_loop_over = True
     if signals.is_asked():
         raise StoryInterruptedError
     is_fine = give_verdict(story, stage, screen)
