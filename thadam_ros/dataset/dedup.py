@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,8 @@ class Dedup:
         duplicates: list[int] = []
         refused: list[int] = []
         oldest = state.first()[1][0] if len(state) else None
-        for at, key, seen in zip(index.tolist(), keys, map(tuple, where.tolist()), strict=True):
+        places = zip(*where.T.tolist(), strict=True)
+        for at, key, seen in zip(index.tolist(), keys, places, strict=True):
             now = seen[0]
             while oldest is not None and now - oldest > window:
                 state.pop_first()
@@ -80,8 +82,9 @@ class Dedup:
         entries = np.zeros(len(self._state), _ENTRY)
         if len(self._state):
             keys, seen = zip(*self._state.items(), strict=True)
+            numbers = np.fromiter(chain.from_iterable(seen), np.int64, 4 * len(seen))
             entries["key"] = np.frombuffer(b"".join(keys), f"V{ID_BYTES}")
-            entries["seen"] = seen
+            entries["seen"] = numbers.reshape(-1, 4)
         return base64.b64encode(entries.tobytes()).decode()
 
     def restore(self, state: Any) -> None:
@@ -90,8 +93,8 @@ class Dedup:
         entries = np.frombuffer(raw, _ENTRY)
         starts = range(0, len(raw), _ENTRY.itemsize)
         keys = [raw[start : start + ID_BYTES] for start in starts]
-        seen = [(a, b, c, d) for a, b, c, d in entries["seen"].tolist()]
-        self._state.load(list(zip(keys, seen, strict=True)))
+        seen = zip(*entries["seen"].T.tolist(), strict=True)
+        self._state.load(zip(keys, seen, strict=True) if keys else ())
 
     def commit(self) -> None:
         """Keep the changes of the last ``apply``."""

@@ -65,6 +65,7 @@ class DatasetPipeline:
         self._steps: list[tuple[str, str, Step]] = [
             (step.name, step.state_hash, step.build()) for step in plan.steps
         ]
+        self._saved: bytes | None = None
         #: Steps whose state a restore found but could not use (their configuration changed).
         self.discarded: tuple[str, ...] = ()
 
@@ -84,10 +85,13 @@ class DatasetPipeline:
             raise
         for part in self._stateful():
             part.commit()
+        self._saved = None
         return result
 
     def snapshot(self) -> bytes:
         """Return all state that can change a later row; equal states give equal bytes."""
+        if self._saved is not None:
+            return self._saved
         steps = {}
         for name, state_hash, step in self._steps:
             if state_hash:
@@ -95,7 +99,8 @@ class DatasetPipeline:
         if self._dedup:
             steps[_DEDUP] = {"hash": self._dedup_hash(), "state": self._dedup.snapshot()}
         document = {"format": STATE_FORMAT, "steps": steps}
-        return orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
+        self._saved = orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
+        return self._saved
 
     def restore(self, state: bytes) -> None:
         """Continue from a snapshot; a step that is configured differently now starts fresh.
@@ -115,6 +120,7 @@ class DatasetPipeline:
         parts: list[tuple[str, str, Step | Dedup]] = [s for s in self._steps if s[1]]
         if self._dedup:
             parts.append((_DEDUP, self._dedup_hash(), self._dedup))
+        self._saved = None
         kept = set()
         for name, state_hash, part in parts:
             entry = saved.get(name)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -87,7 +87,7 @@ class KeyedState(Generic[K, V]):
         """Iterate in order of first appearance."""
         return iter(self._map.items())
 
-    def load(self, items: Sequence[tuple[K, V]]) -> None:
+    def load(self, items: Iterable[tuple[K, V]]) -> None:
         """Replace everything."""
         self._map = OrderedDict(items)
         self._journal.clear()
