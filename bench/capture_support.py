@@ -18,12 +18,13 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 ROOT = Path(__file__).resolve().parents[1]
 DEPTH = 1000
 IMU_BYTES = 324
 _TICK_S = 0.002
+_SETTLE_S = 0.3
 
 
 def topic_names(count: int) -> list[str]:
@@ -80,7 +81,7 @@ def publish(options: argparse.Namespace) -> None:
     os._exit(0)
 
 
-def bare(options: argparse.Namespace) -> None:
+def bare(options: argparse.Namespace) -> NoReturn:
     """Take as fast as rclpy can; answer every line on stdin with the counts so far."""
     import threading
 
@@ -101,13 +102,14 @@ def bare(options: argparse.Namespace) -> None:
 
     def answer() -> None:
         for _line in sys.stdin:
-            print(json.dumps({**counts, "cpu_s": time.process_time()}), flush=True)
+            print(json.dumps(counts), flush=True)
         os._exit(0)
 
     threading.Thread(target=answer, daemon=True).start()
     handles = [s.handle for s in subscriptions]
     by_pointer = {h.pointer: h.take_message for h in handles}
-    wait_set = impl.WaitSet(len(handles), 0, 0, 0, 0, 0, node.context.handle)
+    context: Any = node.context.handle
+    wait_set = impl.WaitSet(len(handles), 0, 0, 0, 0, 0, context)
     while True:
         wait_set.clear_entities()
         for handle in handles:
@@ -127,10 +129,12 @@ def bare(options: argparse.Namespace) -> None:
 
 
 class Taker:
-    """Something that takes messages: its counts so far and its CPU time."""
+    """A process that takes messages."""
 
-    def read(self) -> tuple[int, float]:
-        """Return messages received and CPU seconds used, both since start."""
+    pid: int
+
+    def received(self) -> int:
+        """Return the number of messages taken since start."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -142,10 +146,11 @@ class BareTaker(Taker):
 
     def __init__(self, topics: int, size: int) -> None:
         self._process = _child("bare", topics, size)
+        self.pid = self._process.pid
 
-    def read(self) -> tuple[int, float]:
-        answer = json.loads(_ask(self._process))
-        return answer["received"], answer["cpu_s"]
+    def received(self) -> int:
+        answer: dict[str, int] = json.loads(_ask(self._process))
+        return answer["received"]
 
     def close(self) -> None:
         _end(self._process)
@@ -185,11 +190,12 @@ sinks:
             cwd=ROOT, env=_environment(), stdout=self._log, stderr=subprocess.STDOUT,
             start_new_session=True,
         )  # fmt: skip
+        self.pid = self._process.pid
         for name in ["thadam", *(["thadam_lake"] if chain else [])]:
             _bring_up(name)
 
-    def read(self) -> tuple[int, float]:
-        """Counts are as of a status file written after the call."""
+    def received(self) -> int:
+        """The count of a status file that was written after the call."""
         asked_ns = time.time_ns()
         deadline = time.monotonic() + 20.0
         while time.monotonic() < deadline:
@@ -198,7 +204,7 @@ sinks:
             except (OSError, ValueError):
                 document = {"written_ns": 0}
             if document["written_ns"] > asked_ns:
-                return document["received"] - document["refused"], _cpu_s(self._process.pid)
+                return int(document["received"]) - int(document["refused"])
             time.sleep(0.05)
         raise RuntimeError("thadam writes no status any more")
 
@@ -236,23 +242,23 @@ def run_trial(taker: Taker, topics: int, size: int, rate: float, seconds: float)
     try:
         assert publisher.stdout is not None
         assert publisher.stdout.readline().strip() == "READY"
-        received_before, cpu_before = taker.read()
+        before, cpu_before = taker.received(), _cpu_s(taker.pid)
         answer = json.loads(_ask(publisher))
-        received, cpu = _settled(taker, received_before + answer["sent"])
-        return Trial(
-            answer["sent"], answer["elapsed_s"], received - received_before, cpu - cpu_before,
-            answer["bytes"],
-        )  # fmt: skip
+        # The same pause for every taker: what is on its way arrives and is paid for.
+        time.sleep(_SETTLE_S)
+        cpu = _cpu_s(taker.pid) - cpu_before
+        received = _settled(taker, before + answer["sent"]) - before
+        return Trial(answer["sent"], answer["elapsed_s"], received, cpu, answer["bytes"])
     finally:
         _end(publisher)
 
 
-def _settled(taker: Taker, expected: int) -> tuple[int, float]:
+def _settled(taker: Taker, expected: int) -> int:
     """Read until everything arrived or nothing new does."""
-    last = (-1, 0.0)
+    last = -1
     for _ in range(20):
-        now = taker.read()
-        if now[0] >= expected or now[0] == last[0]:
+        now = taker.received()
+        if now >= expected or now == last:
             return now
         last = now
         time.sleep(0.3)
@@ -312,7 +318,7 @@ def _bring_up(name: str) -> None:
     node = Node("bench_manager", context=context)
     executor = SingleThreadedExecutor(context=context)
     executor.add_node(node)
-    client = node.create_client(ChangeState, f"/{name}/change_state")
+    client: Any = node.create_client(ChangeState, f"/{name}/change_state")
     try:
         if not client.wait_for_service(30.0):
             raise RuntimeError(f"{name} did not start")
@@ -321,7 +327,8 @@ def _bring_up(name: str) -> None:
             request.transition.id = transition
             future = client.call_async(request)
             executor.spin_until_future_complete(future, 30.0)
-            if not future.done() or not future.result().success:
+            answer: Any = future.result() if future.done() else None
+            if answer is None or not answer.success:
                 raise RuntimeError(f"{name} cannot be brought up")
     finally:
         executor.shutdown()

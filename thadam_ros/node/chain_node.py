@@ -29,7 +29,10 @@ from thadam_ros.runtime.loading import LoadedConfig
 from thadam_ros.runtime.state_tracker import StateTracker
 from thadam_ros.storage.filesystem import FileSystem
 
-POLL_S = 0.1
+#: The net under the wake-ups of the WAL writer in the same process.
+POLL_S = 0.25
+#: In a process of its own nobody wakes the chain.
+POLL_ALONE_S = 0.1
 _TURN_S = 0.1
 #: Used when a chain's process does not know better.
 DRAIN_TIMEOUT_S = 3.0
@@ -82,7 +85,8 @@ class ChainNode(ManagedNode):
         self._declare_own()
         group = MutuallyExclusiveCallbackGroup()
         self._guard = self.create_guard_condition(self._work, callback_group=group)
-        self.create_timer(POLL_S, self._work, callback_group=group, clock=steady_clock())
+        period = POLL_ALONE_S if alone else POLL_S
+        self.create_timer(period, self._work, callback_group=group, clock=steady_clock())
 
     @property
     def autostart(self) -> bool:

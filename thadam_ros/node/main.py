@@ -30,6 +30,9 @@ from thadam_ros.node.speaker import Speaker
 from thadam_ros.node.supervisor import Supervisor
 from thadam_ros.storage.filesystem import OsFileSystem
 
+#: Seconds a thread may keep the interpreter while another waits for it. The default of 5 ms would
+#: make the capturing thread wait that long for each of the chains' threads in turn.
+SWITCH_INTERVAL_S = 0.001
 #: ``thadam`` itself has no sink that says how often to try again.
 EDGE_RETRY_S = 300.0
 
@@ -37,6 +40,7 @@ EDGE_RETRY_S = 300.0
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the process; return its exit code."""
     arguments = parse_arguments(list(sys.argv if argv is None else argv))
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     context = Context()
     try:
         rclpy.init(

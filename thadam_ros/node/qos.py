@@ -25,8 +25,8 @@ from rclpy.qos import (
 from thadam_ros.config.schema import TopicOptions
 from thadam_ros.errors import Problem
 
-#: Messages a subscription may hold before anything is known of its rate (small messages).
-DEPTH_UNKNOWN = 1_000
+#: Messages a subscription may hold before anything is known of its rate: 2 s of a 1 kHz topic.
+DEPTH_UNKNOWN = 2_000
 DEPTH_MIN = 50
 DEPTH_BYTES_MAX = 16 << 20
 DEPTH_SECONDS = 2.0

@@ -24,7 +24,7 @@ from thadam_ros.runtime.status_files import write_status
 
 PERIOD_S = 1.0
 #: Changes are looked for this often; transitions are told at once.
-LOOK_S = 0.25
+LOOK_S = 0.5
 
 
 class Speaker:

@@ -34,7 +34,7 @@ from thadam_ros.node.raw_subscription import RawSubscription
 _WAIT_MAX_NS = 500_000_000
 #: Rest between two wakes. A wake costs some 20 µs, a message 1-2 µs: at high rates a wake then
 #: takes a handful of messages, at low rates every message still has one of its own.
-_REST_S = 0.002
+_REST_S = 0.004
 _BACKOFF_FIRST_S = 0.1
 _BACKOFF_MAX_S = 5.0
 
