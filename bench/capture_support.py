@@ -118,7 +118,7 @@ def bare(options: argparse.Namespace) -> NoReturn:
         for pointer in wait_set.get_ready_entities("subscription"):
             take = by_pointer[pointer]
             for _ in range(256):
-                taken = take(kind, True)
+                taken: Any = take(kind, True)
                 if taken is None:
                     break
                 counts["received"] += 1
