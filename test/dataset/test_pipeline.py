@@ -672,3 +672,19 @@ def test_sequence_gaps_see_messages_that_were_rejected():
     result = pipeline_of(config).process(group)
     assert result.rows["_quality_flags"].to_pylist() == [0, 0, QualityFlag.SEQUENCE_GAP]
     assert result.flagged == {"SEQUENCE_GAP": 1}
+
+
+@pytest.mark.parametrize("unit", ["us", "ns"])
+def test_rows_own_their_memory(unit):
+    """Rows that wait for a cut must not keep, or change with, buffers of the log."""
+    group = group_of([kitchen(), kitchen()], epoch=3, positions=[4, 5])
+    pipeline = pipeline_of(dataset(KITCHEN, all_fields=True), timestamp_unit=unit)
+    rows = pipeline.process(group).rows
+    before = rows_of(rows)
+    scratch = np.frombuffer(bytearray(group.payload.tobytes()), np.uint8)
+    group = replace(group, payload=scratch)
+    rows = pipeline.process(group).rows
+    scratch[:] = 255
+    for array in (group.ingest_time_ns, group.wal_epoch, group.wal_pos, group.clock_synced):
+        array[:] = 0
+    assert rows_of(rows) == before

@@ -14,6 +14,7 @@ from thadam_ros.config.schema import (
     TransformConfig,
 )
 from thadam_ros.dataset.plan import plan_dataset
+from thadam_ros.decode.catalog import TypeCatalog
 from thadam_ros.transforms import NOT_BUILT
 
 from .support import CATALOG, KITCHEN, LIMITS, dataset, plan_of, problems_of
@@ -166,16 +167,15 @@ def test_steps_of_other_datasets_and_sinks_are_left_out():
 
 def test_names_of_columns_are_checked_after_expansion():
     """Equal and over-long names are refused with the pointer they come from."""
-    from thadam_ros.decode.catalog import TypeCatalog
-
     long_name = "a" * 40
     text = f"t/Inner {long_name}\nfloat64 {long_name}_x\n" + "=" * 80
     text += f"\nMSG: t/Inner\nfloat64 x\nfloat64 {'b' * 40}\n"
     catalog = TypeCatalog(prefixes=(), definitions={"t/msg/Outer": text})
     config = dataset("t/msg/Outer", all_fields=True)
     problems = plan_dataset(config, {}, catalog, None, LIMITS)[1]
-    assert "same name as the column of" in problems[1].message
-    assert "at most 63" in problems[0].message
+    equal, long = sorted(problems, key=lambda problem: len(problem.path))
+    assert "same name as the column of" in equal.message
+    assert "at most 63" in long.message
 
 
 def test_an_override_replaces_the_expanded_column():
@@ -214,3 +214,15 @@ def test_the_cost_of_a_rule_is_limited():
         kitchen_dataset(flag_unless=rule), limits=LimitsConfig(predicate_cost=20)
     )
     assert "predicate_cost allows 20" in problem.message
+
+
+def test_an_override_that_names_nothing_is_a_problem():
+    """Settings for a column that exclude took away would change nothing."""
+    excluded = kitchen_dataset(
+        all_fields=True, exclude=("/f32",), fields={"f32": FieldConfig("f32", type="double")}
+    )
+    (problem,) = problems_of(excluded)
+    assert problem.path == "datasets.table.fields.f32"
+    wrong = kitchen_dataset(all_fields=True, fields={"f64": FieldConfig("f64", type="int")})
+    (problem,) = problems_of(wrong)
+    assert problem.path == "datasets.table.fields.f64.type"

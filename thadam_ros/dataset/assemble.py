@@ -35,7 +35,7 @@ def assemble(
         return values if index is None else values[index]
 
     def record(values: npt.NDArray[T]) -> npt.NDArray[T]:
-        return pick(rows.of_records(values))
+        return np.array(pick(rows.of_records(values)))  # a copy, never a view of the log
 
     def number(values: Values, kind: pa.DataType) -> pa.Array:
         valid = None if values.valid is None else pick(values.valid)

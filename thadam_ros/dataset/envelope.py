@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pyarrow as pa
 
 from thadam_ros.dataset.types import field_id_metadata
@@ -23,6 +25,7 @@ ENVELOPE_IDS = {
     "sample_idx": 12,
 }
 FIRST_FIELD_ID = 100
+COLUMN_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 SAMPLE_INDEX = "sample_idx"
 
 #: Low-cardinality strings: time domains and identity levels.

@@ -8,26 +8,23 @@ same rows however they are cut into groups.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from thadam_ros.config.schema import LimitsConfig
 from thadam_ros.dataset.assemble import (
-    as_label,
     assemble,
     count_flags,
     topic_labels,
 )
 from thadam_ros.dataset.binding import Binding, bind
-from thadam_ros.dataset.convert import Converted, convert
+from thadam_ros.dataset.convert import convert
 from thadam_ros.dataset.dedup import Dedup, mask_of
 from thadam_ros.dataset.event_id import ID_BYTES, Digests, key_ids, position_ids
 from thadam_ros.dataset.explode import explode
 from thadam_ros.dataset.keys import Keys, canonical_keys
-from thadam_ros.dataset.message import Leaf
-from thadam_ros.dataset.plan import DatasetPlan, PlannedField, Source
+from thadam_ros.dataset.plan import DatasetPlan, PlannedField
+from thadam_ros.dataset.reader import Reader, spread_values, usable
 from thadam_ros.dataset.rejects import build_rejects, of_records, of_rows
 from thadam_ros.dataset.timing import apply_time, source_time
 from thadam_ros.dataset.types import ColumnType
@@ -226,11 +223,11 @@ class DatasetPipeline:
         decoded: DecodedColumns,
         usable: Mask,
         errors: dict[int, tuple[str, str]],
-    ) -> tuple[_Reader, Rows]:
+    ) -> tuple[Reader, Rows]:
         plan = self._plan.explode
         if plan is None:
             rows = Rows(group, usable)
-            reader = _Reader(binding, decoded, rows, {})
+            reader = Reader(binding, decoded, rows, {})
         else:
             exploded = explode(plan, decoded.columns, usable, self._limits.max_explode)
             for record in np.flatnonzero(exploded.unequal).tolist():
@@ -241,12 +238,14 @@ class DatasetPipeline:
             alive = np.ones(len(exploded.record), np.bool_)
             rows = Rows(group, alive, exploded.record, exploded.sample)
             rows.set("sample_idx", Values(exploded.sample, None))
-            reader = _Reader(binding, decoded, rows, exploded.elements)
-        rows.set("_ingest_time", Values(rows.of_records(group.ingest_time_ns), None))
+            reader = Reader(binding, decoded, rows, exploded.elements)
+        # Copied: rows may wait for their cut long after the log's buffers should be gone.
+        ingest = np.array(rows.of_records(group.ingest_time_ns), np.int64)
+        rows.set("_ingest_time", Values(ingest, None))
         rows.set("_clock_synced", Values(rows.of_records(group.clock_synced), None))
         return reader, rows
 
-    def _extract(self, rows: Rows, reader: _Reader) -> None:
+    def _extract(self, rows: Rows, reader: Reader) -> None:
         plan = self._plan
         for field in plan.fields:
             if field.template is not None:
@@ -257,13 +256,13 @@ class DatasetPipeline:
             leaf = reader.leaf(source)
             fetched = PlannedField(pointer, _LONG, 0, source=source)
             converted = convert(fetched, leaf, reader.message(source))
-            rows.record_values[pointer] = _usable(converted)
+            rows.record_values[pointer] = usable(converted)
         source_times = None
         if plan.time is not None:
             source = plan.time.source
             if source.array is None:
                 per_record = source_time(plan.time, reader.message(source))
-                source_times = _spread(per_record, rows)
+                source_times = spread_values(per_record, rows)
             else:
                 source_times = source_time(plan.time, reader.elements(source))
         apply_time(rows, plan.time, source_times)
@@ -322,90 +321,3 @@ class DatasetPipeline:
 _SURPLUS = "DECODE_ERROR: bytes follow the message"
 _DUPLICATE = "DUPLICATE: the key was seen before"
 _LONG = ColumnType("long")
-
-
-def _usable(converted: Converted) -> Values:
-    """Return numbers with those that do not fit taken out."""
-    column, bad = converted.column, converted.out_of_range
-    assert isinstance(column, Values)
-    if bad is None:
-        return column
-    return Values(column.data, ~bad if column.valid is None else column.valid & ~bad)
-
-
-def _spread(values: Values, rows: Rows) -> Values:
-    valid = None if values.valid is None else rows.of_records(values.valid)
-    return Values(rows.of_records(values.data), valid)
-
-
-class _Reader:
-    """Reads sources of one group into rows."""
-
-    def __init__(
-        self, binding: Binding, decoded: DecodedColumns, rows: Rows, elements: dict[str, pa.Array]
-    ) -> None:
-        self._binding = binding
-        self._decoded = decoded
-        self._rows = rows
-        self._elements = elements
-
-    def leaf(self, source: Source) -> Leaf:
-        return self._binding.leaves[source]
-
-    def message(self, source: Source) -> list[pa.Array]:
-        """Return what the decoder gave for a field of the message, one value per record."""
-        return [self._decoded.columns[pointer] for pointer in source.leaf.parts]
-
-    def elements(self, source: Source) -> list[pa.Array]:
-        """Return what the decoder gave for a field of the element, one value per row."""
-        assert source.array is not None
-        array = self._elements[source.array]
-        found = []
-        for pointer in source.leaf.parts:
-            names = [name for name in pointer.split("/") if name]
-            found.append(pc.struct_field(array, names) if names else array)
-        return found
-
-    def column(self, field: PlannedField) -> None:
-        """Put a column into the rows; what cannot be held becomes a reject."""
-        source, rows = field.source, self._rows
-        assert source is not None
-        leaf = self.leaf(source)
-        per_record = source.array is None and rows.record is not None
-        parts = self.message(source) if source.array is None else self.elements(source)
-        if field.identity:
-            labels = as_label(parts[0])
-            rows.set(field.name, labels.take(pa.array(rows.record)) if per_record else labels)
-            return
-        converted = convert(field, leaf, parts)
-        column = converted.column
-        if isinstance(column, Values):
-            rows.set(field.name, _spread(column, rows) if per_record else column)
-        else:
-            rows.set(field.name, column.take(pa.array(rows.record)) if per_record else column)
-
-        def spread(mask: Mask) -> Mask:
-            return rows.of_records(mask) if per_record else mask
-
-        if converted.out_of_range is not None:
-            code = "schema.time" if field.tick_ns else "schema.integer_range"
-            reason = f"{field.name} does not fit {field.type}"
-            rows.reject(spread(converted.out_of_range), "schema", code, reason)
-        if converted.unusable is not None:
-            reason = f"INVALID: {field.name} has a nanosec of a second or more"
-            rows.flag(spread(converted.unusable), QualityFlag.INVALID, reason)
-        if field.required:
-            self._require(field)
-
-    def _require(self, field: PlannedField) -> None:
-        rows = self._rows
-        column = rows.columns.get(field.name)
-        absent: npt.NDArray[np.bool_] | None = None
-        if column is None:
-            valid = rows.values(field.name).valid
-            absent = None if valid is None else ~valid
-        elif column.null_count:
-            absent = column.is_null().to_numpy(zero_copy_only=False)
-        if absent is not None:
-            reason = f"{field.name} is required"
-            rows.reject(absent, "schema", "schema.field_missing", reason)

@@ -178,9 +178,9 @@ def plan_dataset(
         The plan and all problems; with problems the plan must not be run. The lock to save is
         ``lock.with_version(config.name, config.version, plan.pinned)``.
     """
-    from thadam_ros.dataset.planner import Planner
+    from thadam_ros.dataset.planner import plan
 
     own = [t for t in transforms if t.dataset in (None, config.name)]
     if sink is not None:
         own = [t for t in own if not t.sinks or sink in t.sinks]
-    return Planner(config, edge_identity, catalog, lock, limits, own, row_hash).plan()
+    return plan(config, edge_identity, catalog, lock, limits, own, row_hash)
