@@ -44,7 +44,8 @@ COMMIT_BYTES = 4 << 20
 RECORD_HEADER = struct.Struct("<IqIqQI")
 #: Records the capture thread hands over at once.
 BATCH_RECORDS = 256
-ROUND_SECONDS = 0.5
+ROUND_SECONDS_MAX = 0.5
+ROUNDS_MIN = 4
 
 
 def _payloads(records: int) -> list[bytes]:
@@ -128,14 +129,15 @@ def run(seconds: float, directory: str | None = None) -> dict[str, object]:
     root = tempfile.mkdtemp(prefix="thadam-bench-", dir=directory)
     rounds: list[tuple[float, float, float]] = []
     try:
+        each = min(ROUND_SECONDS_MAX, seconds / (2 * ROUNDS_MIN))
         # The first round warms the allocator and the page cache and is not counted.
-        for index in range(max(3, round(seconds / (2 * ROUND_SECONDS))) + 1):
+        for index in range(round(seconds / (2 * each)) + 1):
             if index % 2:
-                bare = bare_rate(root, ROUND_SECONDS)
-                wal, cpu = wal_rate(root, ROUND_SECONDS)
+                bare = bare_rate(root, each)
+                wal, cpu = wal_rate(root, each)
             else:
-                wal, cpu = wal_rate(root, ROUND_SECONDS)
-                bare = bare_rate(root, ROUND_SECONDS)
+                wal, cpu = wal_rate(root, each)
+                bare = bare_rate(root, each)
             rounds.append((bare, wal, cpu))
     finally:
         shutil.rmtree(root)

@@ -163,6 +163,26 @@ def test_nothing_above_the_mark_is_delivered(log: SmallLog) -> None:
     reader.close()
 
 
+def test_bytes_above_the_mark_may_change_until_they_are_durable(log: SmallLog) -> None:
+    """A write that was taken back and written anew is read as it became durable."""
+    fs = MemoryFileSystem(log.files)
+    mark = recover(fs, log.directory, cursors=(), draw_epoch=lambda: 1).mark
+    path = log.segments[-1]
+    frames = log.file_frames(path)
+    early = frames[0]
+    fs.files[path][early.end :] = b"\x5a" * (len(fs.files[path]) - early.end)
+    MarkWriter(
+        fs, log.directory, mark._replace(position=Position(*early.place), offset=early.end)
+    ).close()
+    reader = WalReader(log.directory, fs=fs)
+    assert drain(reader)[-1].position == early.position
+    fs.files[path][:] = log.files[path]
+    MarkWriter(fs, log.directory, mark).close()
+    assert [frame.position for frame in drain(reader)] == [f.position for f in frames[1:]]
+    assert not reader.damage
+    reader.close()
+
+
 def test_a_garbage_mark_page_moves_a_reader_nowhere_and_is_counted(
     open_writer: OpenWriter, wal_dir: str
 ) -> None:

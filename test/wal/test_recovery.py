@@ -150,7 +150,8 @@ def test_frames_above_a_lost_mark_are_exposed_after_a_sync(wal_dir: str) -> None
     assert recovered.mark.position == Position(*log.frames[-1].place)
     assert recovered.mark.epoch == log.frames[-1].epoch
     # Written again in place, then synced, and only then returned to be exposed.
-    assert fs.calls.index("pwrite_all") < fs.calls.index("fsync")
+    path = log.segments[-1]
+    assert fs.calls.index(("pwrite_all", path)) < fs.calls.index(("fsync", path))
     assert not os.path.exists(os.path.join(wal_dir, MARK_FILE))
     assert load_directory(wal_dir)[log.segments[-1]] == log.files[log.segments[-1]]
 

@@ -216,11 +216,11 @@ class FaultyFileSystem(OsFileSystem):
     """The real filesystem, except for the calls that :meth:`fail` arms.
 
     Attributes:
-        calls: Names of the calls so far, in order, writes and syncs only.
+        calls: (call, path) so far, in order.
     """
 
     def __init__(self) -> None:
-        self.calls: list[str] = []
+        self.calls: list[tuple[str, str]] = []
         self._armed: list[_Fault] = []
         self._paths: dict[int, str] = {}
 
@@ -249,7 +249,7 @@ class FaultyFileSystem(OsFileSystem):
         self._armed.clear()
 
     def _check(self, call: str, path: str) -> _Fault | None:
-        self.calls.append(call)
+        self.calls.append((call, path))
         for fault in self._armed:
             if fault.call == call and fault.path in path and fault.times:
                 fault.times -= 1

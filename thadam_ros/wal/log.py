@@ -272,10 +272,10 @@ class SegmentLog:
             self._fs.close(segment.fd)
 
     def _rewind(self, segment: _Segment, error: OSError) -> None:
-        """Take back a write that failed half-way, so that nothing of it is ever read.
+        """Take back a write that failed half-way.
 
-        The retry may cut the frames elsewhere: an old frame header left behind the new end
-        would verify and serve records twice.
+        What stayed behind would be a torn tail after a crash, or frames that were counted as
+        lost; and a full disk needs the room.
         """
         self._dirty = True
         if not is_full(error):
