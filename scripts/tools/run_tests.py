@@ -20,6 +20,7 @@ import uuid
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,8 +31,11 @@ CORE_PYTHONS = ("3.10", "3.12")
 #: One of the two runs on numpy 1, which Humble and Jazzy ship.
 CORE_CONSTRAINTS = {"3.10": ["numpy<2"]}
 SUITE_SECONDS_MAX = 2400
-RUN_VARIABLE = "THADAM_TEST_RUN"
-RUN = uuid.uuid4().hex
+#: Every process of a suite inherits it, with a value of that suite's own.
+MARK_VARIABLE = "THADAM_TEST_RUN"
+marks: list[str] = []
+#: Process groups of running commands, to be ended when this run is interrupted.
+groups: set[int] = set()
 #: Would carry one environment into another.
 ENVIRONMENT_ONLY = (
     "_ROS_WHEELS_BOOTSTRAP_COMPLETE",
@@ -69,7 +73,6 @@ def plain_environment() -> dict[str, str]:
     env["PATH"] = os.pathsep.join(
         part for part in env.get("PATH", os.defpath).split(os.pathsep) if inside not in part
     )
-    env[RUN_VARIABLE] = RUN
     return env
 
 
@@ -77,7 +80,7 @@ def ros_environment(distro: str) -> dict[str, str]:
     """The environment that ``. scripts/env`` makes."""
     activation = (ROOT / ".env" / "activation.sh").read_text(encoding="utf-8")
     on_system = "THADAM_MODE=system" in activation
-    base = dict(os.environ, **{RUN_VARIABLE: RUN}) if on_system else plain_environment()
+    base = dict(os.environ) if on_system else plain_environment()
     if distro:
         base["THADAM_ROS_DISTRO"] = distro
     shown = subprocess.run(
@@ -103,15 +106,22 @@ def execute(command: Sequence[str], env: dict[str, str], log: Path | None = None
             stderr=subprocess.STDOUT if output else None,
             start_new_session=True,
         )
+        groups.add(process.pid)
         try:
             return process.wait(SUITE_SECONDS_MAX)
         except subprocess.TimeoutExpired:
             say(f"stopped after {SUITE_SECONDS_MAX} s: {' '.join(command)}")
             return 124
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGTERM)
+            end_group(process.pid)
             process.wait()
+            groups.discard(process.pid)
+
+
+def end_group(group: int) -> None:
+    """SIGTERM to what is left of a process group."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGTERM)
 
 
 def read_report(report: Path, outcome: Outcome) -> None:
@@ -142,17 +152,24 @@ def run_commands(name: str, commands: Sequence[Sequence[str]], env: dict[str, st
 
 
 def run_pytest(
-    name: str, pytest: Path | str, arguments: Sequence[str], env: dict[str, str]
+    name: str,
+    pytest: Path | str,
+    arguments: Sequence[str],
+    env: dict[str, str],
+    log: Path | None = None,
 ) -> Outcome:
-    """A suite of tests, shown as it runs and counted from its report."""
+    """A suite of tests, counted from its report; shown as it runs, or written to ``log``."""
     say(f"--- {name}")
     begin = time.monotonic()
     outcome = Outcome(name)
+    mark = uuid.uuid4().hex
+    marks.append(mark)
     with tempfile.TemporaryDirectory(prefix="thadam-test-") as scratch:
         report = Path(scratch) / "report.xml"
         rc = execute(
             [str(pytest), f"--junit-xml={report}", "-o", "faulthandler_timeout=300", *arguments],
-            env,
+            dict(env, **{MARK_VARIABLE: mark}),
+            log,
         )
         if report.is_file():
             read_report(report, outcome)
@@ -160,9 +177,9 @@ def run_pytest(
     if rc != 0:
         outcome.state = "FAILED"
         outcome.note = f"pytest ended with {rc}"
-    left = processes.settle(RUN_VARIABLE, RUN, grace_s=5.0)
+    left = processes.settle(MARK_VARIABLE, mark, grace_s=5.0)
     if left:
-        processes.stop(RUN_VARIABLE, RUN)
+        processes.stop(MARK_VARIABLE, mark)
         outcome.state = "FAILED"
         outcome.note = f"left processes behind: {left}"
     return outcome
@@ -242,7 +259,7 @@ def run_core(version: str, arguments: Sequence[str]) -> Outcome:
     log.write_bytes(b"")
     home = make_core(version, python, env, log)
     if home is None:
-        print(log.read_text(errors="replace")[-4000:], flush=True)
+        show(name, log)
         return Outcome(
             name, "FAILED", time.monotonic() - begin, note=f"pip install failed; see {log}"
         )
@@ -253,9 +270,28 @@ def run_core(version: str, arguments: Sequence[str]) -> Outcome:
         home / "bin" / "pytest",
         ["-q", "-p", "no:cacheprovider", "-m", "not ros", *arguments],
         env,
+        log,
     )
+    show(name, log)
     outcome.seconds = time.monotonic() - begin
     return outcome
+
+
+def show(name: str, log: Path) -> None:
+    """The end of a suite's output, in one piece: others run beside it."""
+    print(f"test: --- {name}: output\n{log.read_text(errors='replace')[-6000:]}", flush=True)
+
+
+def run_cores(arguments: Sequence[str]) -> list[Outcome]:
+    """All of them side by side; they measure nothing."""
+    with ThreadPoolExecutor(len(CORE_PYTHONS)) as pool:
+        try:
+            return list(pool.map(lambda version: run_core(version, arguments), CORE_PYTHONS))
+        except BaseException:
+            # Ctrl-C: leaving the pool waits for its threads, and they for their commands.
+            for group in list(groups):
+                end_group(group)
+            raise
 
 
 def run_jazzy(arguments: Sequence[str]) -> Outcome:
@@ -314,7 +350,7 @@ def main() -> int:
     ]
     if os.environ.get("THADAM_TEST_JAZZY") == "1" or os.environ.get("CI"):
         outcomes.append(run_jazzy(long))
-    outcomes += [run_core(version, long) for version in CORE_PYTHONS]
+    outcomes += run_cores(long)
     return report(outcomes)
 
 
@@ -326,4 +362,5 @@ if __name__ == "__main__":
     except KeyboardInterrupt:
         sys.exit(130)
     finally:
-        processes.stop(RUN_VARIABLE, RUN)
+        for each in marks:
+            processes.stop(MARK_VARIABLE, each)
