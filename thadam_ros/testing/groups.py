@@ -5,8 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from thadam_ros.model.message import RecordGroup, TopicDeclaration
 
@@ -68,11 +71,7 @@ def make_group(
 def cut_group(group: RecordGroup, cuts: Iterable[int]) -> list[RecordGroup]:
     """Return the group in pieces that start at the record indices ``cuts``."""
     edges = [0, *sorted(set(cuts)), len(group)]
-    return [
-        slice_records(group, start, end)
-        for start, end in zip(edges[:-1], edges[1:], strict=True)
-        if end > start
-    ]
+    return [slice_records(group, start, end) for start, end in pairwise(edges) if end > start]
 
 
 def slice_records(group: RecordGroup, start: int, end: int) -> RecordGroup:
@@ -94,18 +93,14 @@ def slice_records(group: RecordGroup, start: int, end: int) -> RecordGroup:
     )
 
 
-def _ints(
-    given: Iterable[int] | None, default: np.ndarray[tuple[int], np.dtype[np.generic]], kind: type
-) -> np.ndarray[tuple[int], np.dtype[np.generic]]:
+def _ints(given: Iterable[int] | None, default: Any, kind: type[Any]) -> npt.NDArray[Any]:
     if given is None:
-        return default.astype(kind)
+        return np.asarray(default).astype(kind)
     return np.fromiter(given, kind, len(default))
 
 
-def _inside_frames(
-    wal_pos: np.ndarray[tuple[int], np.dtype[np.int64]],
-) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _inside_frames(wal_pos: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Count records inside each run of equal positions."""
     starts = np.flatnonzero(np.diff(wal_pos, prepend=wal_pos[:1] - 1))
-    counts = np.diff([*starts, len(wal_pos)])
+    counts = np.diff(np.append(starts, len(wal_pos)))
     return np.arange(len(wal_pos)) - np.repeat(starts, counts)
