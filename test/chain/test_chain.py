@@ -28,6 +28,14 @@ class Numbering:
         self.fails_left = fails
 
     def process(self, group: RecordGroup) -> PipelineResult:
+        before = self.seen
+        try:
+            return self._process(group)
+        except Exception:
+            self.seen = before
+            raise
+
+    def _process(self, group: RecordGroup) -> PipelineResult:
         values = []
         for index in range(len(group)):
             self.seen += 1

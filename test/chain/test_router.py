@@ -79,6 +79,18 @@ def test_types_are_never_mixed_in_a_group() -> None:
     ]
 
 
+def test_records_of_alternating_definitions_reach_a_dataset_as_they_came() -> None:
+    """A dataset's state must not depend on how frames are batched into steps."""
+    one = TopicDeclaration("/a", type_name="p/msg/T", definition="int32 x")
+    two = TopicDeclaration("/b", type_name="p/msg/T", definition="int64 x")
+    router = Router({"d": _dataset("d", "**")})
+    records = [(one, b"0"), (one, b"1"), (two, b"2"), (one, b"3"), (two, b"4"), (two, b"5")]
+    groups = list(router.groups(router.columns([make_frame(0, records)])))
+    assert [rows.tolist() for _, rows, _ in groups] == [[0, 1], [2], [3], [4, 5]]
+    payloads = [g.payload_at(i) for _, _, g in groups for i in range(len(g))]
+    assert payloads == [b"0", b"1", b"2", b"3", b"4", b"5"]
+
+
 def test_unknown_sequence_and_publisher_are_minus_one() -> None:
     """Zero on disk means unknown, n + 1 means n."""
     topic = _topic("/a")

@@ -30,7 +30,8 @@ from thadam_ros.model.position import Position
 class Pipeline(Protocol):
     """What the chain needs of :class:`thadam_ros.dataset.pipeline.DatasetPipeline`."""
 
-    def process(self, group: RecordGroup) -> PipelineResult: ...
+    def process(self, group: RecordGroup) -> PipelineResult:
+        """Process a group; when this raises, the state is as it was before the call."""
 
     def snapshot(self) -> bytes: ...
 
@@ -116,14 +117,13 @@ class Chain:
         MemoryError and OSError say nothing about the data and are raised on.
         """
         pipeline = self._pipelines[dataset]
-        before = pipeline.snapshot()
         for _ in range(self._tries):
             try:
                 return [(pipeline.process(group), None)]
             except (MemoryError, OSError):
                 raise
-            except Exception:  # noqa: BLE001 - counted below as poison rejects
-                pipeline.restore(before)
+            except Exception:  # noqa: BLE001, S112 - what goes on raising is a poison reject below
+                continue
         return [self._alone(dataset, pipeline, group, index) for index in range(len(group))]
 
     def _alone(
@@ -131,14 +131,12 @@ class Chain:
     ) -> tuple[PipelineResult, npt.NDArray[np.int64]]:
         part = np.array([index], np.int64)
         single = slice_group(group, part)
-        before = pipeline.snapshot()
         for tries_left in reversed(range(self._tries)):
             try:
                 return pipeline.process(single), part
             except (MemoryError, OSError):
                 raise
             except Exception as exc:  # noqa: BLE001 - becomes a reject with its type
-                pipeline.restore(before)
                 if not tries_left:
                     return self._poison(dataset, single, exc), part
         raise AssertionError("unreachable: the last attempt returns")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,15 @@ def topic_matches(dataset: DatasetConfig, source_id: str, topic: TopicDeclaratio
         if any(glob_matches(absolute, name) for name in names):
             return True
     return False
+
+
+class _GroupKey(NamedTuple):
+    """What records must share to be decoded together."""
+
+    source_id: str
+    type_name: str
+    definition: str
+    encoding: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,25 +105,28 @@ class Router:
     def groups(self, columns: Columns) -> Iterator[tuple[str, npt.NDArray[np.int64], RecordGroup]]:
         """Yield (dataset name, record indices into ``columns``, group) for every match.
 
-        A dataset gets one group per source, type and definition, in WAL order. Cost per record
-        does not depend on the number of datasets: records are sorted by topic once.
+        The groups of a dataset follow each other in WAL order, so that its state sees the records
+        as they came, however they are batched: usually one group, and one per run where records
+        of several definitions alternate. Cost per record does not depend on the number of
+        datasets: records are sorted by topic once.
         """
         order = np.argsort(columns.topic, kind="stable")
         present, first = np.unique(columns.topic[order], return_index=True)
         bounds = [*first.tolist(), len(order)]
-        wanted: dict[tuple[str, str, str, str, str], list[tuple[int, npt.NDArray[np.int64]]]] = {}
+        wanted: dict[str, dict[_GroupKey, list[tuple[int, npt.NDArray[np.int64]]]]] = {}
         for index, topic_id in enumerate(present.tolist()):
             source_id, topic = self.topics[topic_id]
             rows = order[bounds[index] : bounds[index + 1]]
+            key = _GroupKey(source_id, topic.type_name, topic.definition, topic.encoding)
             for dataset in self._takers[topic_id]:
-                key = (dataset, source_id, topic.type_name, topic.definition, topic.encoding)
-                wanted.setdefault(key, []).append((topic_id, rows))
-        for key in sorted(wanted):
-            members = wanted[key]
-            rows = members[0][1]
-            if len(members) > 1:
-                rows = np.sort(np.concatenate([rows for _, rows in members]))
-            yield key[0], rows, self._group(columns, key[1], [t for t, _ in members], rows)
+                wanted.setdefault(dataset, {}).setdefault(key, []).append((topic_id, rows))
+        for dataset in sorted(wanted):
+            members = list(wanted[dataset].values())
+            sorted_rows = [_merge([rows for _, rows in member]) for member in members]
+            for which, rows in _runs(sorted_rows):
+                topic_ids = [topic_id for topic_id, _ in members[which]]
+                source_id = self.topics[topic_ids[0]][0]
+                yield dataset, rows, self._group(columns, source_id, topic_ids, rows)
 
     def _group(
         self, columns: Columns, source_id: str, topic_ids: list[int], rows: npt.NDArray[np.int64]
@@ -171,6 +183,28 @@ class Router:
                     self._publishers.append(gid)
                 table[ref] = self._publisher_ids[gid]
         return _translate(frame.publisher_refs, table)
+
+
+def _merge(parts: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
+    return parts[0] if len(parts) == 1 else np.sort(np.concatenate(parts))
+
+
+def _runs(
+    parts: list[npt.NDArray[np.int64]],
+) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+    """Yield (part number, rows) so that all rows come in order; each part is sorted."""
+    if len(parts) == 1:
+        yield 0, parts[0]
+        return
+    rows = np.concatenate(parts)
+    owner = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+    order = np.argsort(rows, kind="stable")
+    rows, owner = rows[order], owner[order]
+    ends = [*(np.flatnonzero(np.diff(owner)) + 1).tolist(), len(rows)]
+    start = 0
+    for end in ends:
+        yield int(owner[start]), rows[start:end]
+        start = end
 
 
 def _translate(refs: npt.NDArray[np.uint32], table: Mapping[int, int]) -> npt.NDArray[np.int32]:
