@@ -254,10 +254,11 @@ def cut_units(cut_no: int) -> list[PublishUnit]:
     ]
 
 
-def stamped_cut(chain_dir: str) -> int:
+def stamped_cut(chain_dir: str, fs: object = None) -> int:
     """The cut the cursor names, 0 without a cursor."""
+    disk = fs or OsFileSystem()
     try:
-        return int(orjson.loads(read_whole(OsFileSystem(), os.path.join(chain_dir, "cursor"))))
+        return int(orjson.loads(read_whole(disk, os.path.join(chain_dir, "cursor"))))  # type: ignore[arg-type]
     except FileNotFoundError:
         return 0
 
@@ -265,8 +266,11 @@ def stamped_cut(chain_dir: str) -> int:
 def run_lane(chain_dir: str, url: str, fs: FileSystem | HookedFs) -> None:
     """Go on after the cursor until every cut is stamped and delivered."""
     driver = make_driver(Path(chain_dir), url, fs=fs, max_rows=16)
-    driver.open(stamped_cut(chain_dir))
-    for cut_no in range(stamped_cut(chain_dir) + 1, CUTS + 1):
+    fs.makedirs(chain_dir)
+    fs.fsync_dir(os.path.dirname(chain_dir))
+    stamped = stamped_cut(chain_dir, fs)
+    driver.open(stamped)
+    for cut_no in range(stamped + 1, CUTS + 1):
         for unit in cut_units(cut_no):
             driver.publish(unit)
             driver.work()

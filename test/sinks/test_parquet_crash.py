@@ -53,13 +53,16 @@ def _assert_only_stamped_once(chain_dir: Path, url: Path) -> None:
     assert all(position < 1000 * (stamped_cut(str(chain_dir)) + 1) for position in seen)
 
 
-def test_a_death_at_every_filesystem_call_leaves_each_row_exactly_once(
+def test_a_death_at_any_filesystem_call_leaves_each_row_exactly_once(
     tmp_path: Path, roots: Path
 ) -> None:
-    """Die at call k for every k, look, restart, finish: no loss, no duplicate, nothing early."""
+    """Die at call k, look, restart, finish: no loss, no duplicate, nothing early.
+
+    Every third call here, on real filesystems; every call in test_parquet_power_cut.py.
+    """
     calls = _calls_of_a_run(tmp_path, roots)
     writes = [k for k, name in enumerate(calls, 1) if name == "pwrite_all"]
-    cells = [(k, False) for k in range(1, len(calls) + 1)] + [(k, True) for k in writes]
+    cells = [(k, False) for k in range(1, len(calls) + 1, 3)] + [(k, True) for k in writes]
     for at_call, torn in cells:
         chain_dir = tmp_path / f"chain-{at_call}-{torn}"
         url = roots / f"{at_call}-{torn}" / "lake"
@@ -71,7 +74,7 @@ def test_a_death_at_every_filesystem_call_leaves_each_row_exactly_once(
         assert visible_positions(url) == ALL_POSITIONS, f"died at call {at_call}, torn {torn}"
         assert sealed_names(chain_dir) == []
     print(f"{len(cells)} deaths")
-    assert len(cells) > 150
+    assert len(cells) > 60
 
 
 def test_two_deaths_in_a_row_change_nothing(tmp_path: Path, roots: Path) -> None:

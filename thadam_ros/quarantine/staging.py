@@ -203,9 +203,10 @@ class Staging:
     def _open_last(self, name: str, path: str) -> None:
         self._number = segment_number(name) or 0
         self._fd = self._fs.open(path, os.O_RDWR)
-        # What can be read may still be in the page cache alone, left there by a process that
-        # ended before its fsync; known means durable.
+        # What can be read, name included, may still be in the page cache alone, left there by a
+        # process that ended before its fsync; known means durable.
         self._fs.fsync(self._fd)
+        self._fs.fsync_dir(self._directory)
 
     def _remember(self, records: Mapping[bytes, Reject]) -> None:
         self._segments += 1

@@ -53,12 +53,15 @@ class PublishUnit:
         rows: Batches of one schema in WAL order; together at least one row, or nothing is written.
         lineage: Position ranges, hashes, counts and starting state (spec 4.4), values JSON can
             hold; the driver adds what only it knows (rows, bytes).
+        epoch: ``_wal_epoch`` at the end of the rows, 0 for the one the driver was made with: the
+            WAL may not have existed then, and a chain may outlive an epoch.
     """
 
     key: PartitionKey
     cut_no: int
     rows: tuple[pa.RecordBatch, ...]
     lineage: Mapping[str, object]
+    epoch: int = 0
 
     @property
     def row_count(self) -> int:

@@ -124,6 +124,8 @@ class ParquetDriver:
         self._current = None
         try:
             self._fs.makedirs(self._sealed_dir)
+            # Makes the cursor's rename durable as well: a process that was killed right after it
+            # leaves it in the page cache, and what is delivered now must stay stamped.
             self._fs.fsync_dir(os.path.dirname(self._sealed_dir))
             self._recover(stamped_cut)
         except OSError as exc:
@@ -274,7 +276,7 @@ class ParquetDriver:
             return 0
         name = file_name(
             self._config.file_prefix,
-            self._epoch,
+            unit.epoch or self._epoch,
             unit.cut_no,
             len(siblings) + len(self._sealing),
             content_hash,
