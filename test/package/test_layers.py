@@ -19,7 +19,7 @@ LAYERS = (
     ("sinks", "publish", "quarantine"),
     ("chain", "sources", "files"),
     ("runtime",),
-    ("cli",),
+    ("cli", "__main__"),
     ("node",),
 )
 RANKS = {name: rank for rank, names in enumerate(LAYERS) for name in names}
