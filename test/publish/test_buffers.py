@@ -6,7 +6,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from thadam_ros.model.event import EventBatch, Submission
+from thadam_ros.model.event import EventBatch, Reject, Submission
 from thadam_ros.model.position import Position
 from thadam_ros.publish.buffers import Buffers
 from thadam_ros.sinks.contract import PartitionKey
@@ -81,3 +81,16 @@ def test_the_age_of_a_cut_starts_with_its_oldest_submission() -> None:
     assert buffers.oldest_ns() == 5
     buffers.stamped(buffers.boundary(), now_ns=10)
     assert buffers.oldest_ns() is None
+
+
+def test_rejects_without_bytes_fill_the_buffers_too() -> None:
+    """A flood of empty messages is held back like any other."""
+    reject = Reject(
+        7, 0, 0, "robot", "/a", "decode", "decode.truncated", "short", b"", False, "d",
+        0, -1, "cdr", "p/msg/T", "", True, "hash",
+    )  # fmt: skip
+    buffers = Buffers(100_000, _split)
+    buffers.submit(Submission(Position(0, 0), 7, 1, (), (reject,) * 1000, b"s"), now_ns=1)
+    assert not buffers.admits()
+    buffers.rejects_staged(buffers.boundary())
+    assert buffers.admits()

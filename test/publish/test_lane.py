@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import time
 from collections.abc import Callable
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from thadam_ros.errors import FatalError, TransientError
-from thadam_ros.model.clock import SystemClock
+from thadam_ros.model.clock import Clock, SystemClock
 from thadam_ros.model.event import EventBatch, Reject, Submission
 from thadam_ros.model.position import Position
 from thadam_ros.publish.buffers import Buffers
@@ -33,6 +34,7 @@ class Store:
     attempts: list[PublishUnit] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
     stamps: list[int] = field(default_factory=list)
+    on_stamped: Callable[[], None] = lambda: None
 
     def open(self, stamped_cut: int) -> None:
         self.log.append("open")
@@ -47,6 +49,7 @@ class Store:
 
     def stamped(self, cut_no: int) -> None:
         self.stamps.append(cut_no)
+        self.on_stamped()
 
     def work(self) -> bool:
         if self.work_raises:
@@ -111,7 +114,9 @@ class Bench:
 
 @pytest.fixture
 def make_bench(request: pytest.FixtureRequest) -> Callable[..., Bench]:
-    def make(*, max_age_ns: int = 0, rows_max: int = 10**9) -> Bench:
+    def make(
+        *, max_age_ns: int = 0, rows_max: int = 10**9, draw: float = 0.0, clock: Clock | None = None
+    ) -> Bench:
         store = Store()
         rejects = Rejects(store.log)
         buffers = Buffers(
@@ -136,8 +141,8 @@ def make_bench(request: pytest.FixtureRequest) -> Callable[..., Bench]:
             policy=CutPolicy(max_age_ns, 1 << 30),
             commit=commit,
             lineage=lambda key, cut_no, boundary: {"cut_no": cut_no},
-            clock=SystemClock(),
-            draw=lambda: 0.0,
+            clock=clock or SystemClock(),
+            draw=lambda: draw,
             cut_no=0,
             on_settled=lambda: None,
             on_fatal=fatal.append,
@@ -270,3 +275,87 @@ def test_a_fatal_error_ends_the_lane_and_is_reported_once(
     assert [str(error) for error in bench.fatal] == ["wrong password"]
     assert bench.cuts == []
     assert len(bench.store.attempts) == 1
+
+
+def test_a_put_that_recovered_ends_the_problem_without_waiting_for_a_cut(
+    make_bench: Callable[..., Bench],
+) -> None:
+    """Rows moved out by size work again: the lane says so, and rests instead of looking again."""
+    bench = make_bench(max_age_ns=10**18, rows_max=2)
+    bench.store.raises.append(TransientError("later"))
+    bench.submit(1, [1, 2])
+    bench.wait(lambda: bool(bench.store.units))
+    bench.wait(lambda: bench.lane.statistics().problem is None)
+    assert bench.cuts == []
+    assert bench.lane._pause_s() > 0
+
+
+def test_a_cut_that_nothing_bounds_yet_is_not_waited_for_in_a_circle(
+    make_bench: Callable[..., Bench],
+) -> None:
+    """A chain that stopped between two states must not keep the lane busy."""
+    bench = make_bench(max_age_ns=1)
+    bench.buffers.submit(Submission(Position(0, 1), 7, 1, (), (), None), now_ns=0)
+    bench.lane._work_waits = False
+    assert bench.lane._pause_s() > 0
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_lane_that_died_waits_its_backoff_before_it_tries_again(
+    make_bench: Callable[..., Bench],
+) -> None:
+    """The next thread comes at once, its next try does not."""
+    bench = make_bench(draw=0.999)
+    bench.store.raises.append(SystemExit(3))
+    bench.submit(1, [1])
+    bench.wait(lambda: bool(bench.store.attempts))
+    bench.wait(lambda: bench.lane.statistics().respawns == 1)
+    assert bench.lane.statistics().retry_at_ns > 0
+    bench.wait(lambda: bool(bench.cuts))
+    assert bench.published() == [1]
+
+
+def test_a_bug_in_delivery_holds_back_neither_publishing_nor_stamping(
+    make_bench: Callable[..., Bench],
+) -> None:
+    """Whatever background work raises has the backoff of background work."""
+
+    class StandingClock(SystemClock):
+        now_ns = SystemClock().monotonic_ns()
+
+        def monotonic_ns(self) -> int:
+            return self.now_ns
+
+    bench = make_bench(draw=0.999, clock=StandingClock())
+    bench.store.work_raises.append(ZeroDivisionError("bug"))
+    bench.wait(lambda: "ZeroDivisionError" in bench.lane.statistics().errors)
+    assert isinstance(bench.lane.statistics().problem, ZeroDivisionError)
+    bench.submit(1, [1])
+    bench.lane.request_cut()
+    bench.wait(lambda: bool(bench.cuts))
+    assert bench.published() == [1]
+
+
+def test_a_lane_is_not_idle_between_a_stamp_and_its_delivery(
+    make_bench: Callable[..., Bench],
+) -> None:
+    """A drain that asked in between would end before the last files are visible."""
+    bench = make_bench()
+    bench.wait(lambda: bench.lane.idle())
+    seen: list[bool] = []
+    bench.store.on_stamped = lambda: seen.append(bench.lane.idle())
+    bench.submit(1, [1])
+    bench.wait(lambda: bool(bench.cuts))
+    bench.wait(lambda: bench.lane.idle())
+    assert seen == [False]
+
+
+def test_a_flood_of_rejects_without_bytes_is_staged_before_its_cut(
+    make_bench: Callable[..., Bench],
+) -> None:
+    """Memory is bounded by what rejects take there, not by their payloads."""
+    bench = make_bench(max_age_ns=10**18)
+    empty = dataclasses.replace(_reject(1), raw=b"")
+    bench.submit(1, [], (empty,) * 40_000)
+    bench.wait(lambda: len(bench.rejects.kept) == 40_000)
+    assert bench.cuts == []

@@ -13,6 +13,9 @@ from thadam_ros.model.event import EventBatch, Reject, Submission
 from thadam_ros.model.position import Position
 from thadam_ros.sinks.contract import PartitionKey
 
+#: What a reject takes in memory beside its raw bytes, about.
+REJECT_OVERHEAD_BYTES = 512
+
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
@@ -75,6 +78,7 @@ class BufferStatistics:
         size_bytes: Bytes of all rows and rejects held.
         row_count: Rows held.
         reject_count: Rejects held that are not yet staged.
+        reject_bytes: Their bytes in memory.
         partitions: Partitions with rows.
         submissions: Submissions above the last stamped cut.
     """
@@ -82,6 +86,7 @@ class BufferStatistics:
     size_bytes: int
     row_count: int
     reject_count: int
+    reject_bytes: int
     partitions: int
     submissions: int
 
@@ -127,7 +132,7 @@ class Buffers:
                 held[key] = held.get(key, _Partition()).plus(_Held(number, rows, rows.nbytes))
             rejects = self._rejects
             if submission.rejects:
-                size = sum(len(reject.raw) for reject in submission.rejects)
+                size = sum(len(r.raw) + REJECT_OVERHEAD_BYTES for r in submission.rejects)
                 rejects = (*rejects, _HeldRejects(number, submission.rejects, size))
             boundary = self._boundary
             if submission.state is not None:
@@ -215,6 +220,7 @@ class Buffers:
             size_bytes=size_bytes,
             row_count=sum(e.rows.num_rows for p in held.values() for e in p.entries),
             reject_count=sum(len(entry.rejects) for entry in rejects),
+            reject_bytes=sum(entry.size_bytes for entry in rejects),
             partitions=len(held),
             submissions=submissions,
         )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from thadam_ros.errors import FatalError, TransientError
+from thadam_ros.errors import FatalError
 from thadam_ros.model.clock import Clock
 from thadam_ros.model.event import Reject
 from thadam_ros.publish.backoff import Backoff
@@ -211,6 +211,7 @@ class Lane:
             except BaseException as exc:
                 self._count(exc)
                 self._problem = exc
+                self._backoff.failed(self._clock.monotonic_ns())
                 raise
             self._wake.wait(self._pause_s())
             self._wake.clear()
@@ -221,8 +222,9 @@ class Lane:
             if not self._opened:
                 self._driver.open(self._cut_no)
                 self._opened = True
-                self._recovered()
             self._publish_due(now)
+            # Whatever failed before was due again, and has worked now.
+            self._recovered()
         if self._opened:
             self._background_work(self._clock.monotonic_ns())
 
@@ -240,7 +242,7 @@ class Lane:
         if due:
             self._cut(boundary)
             return
-        if held.reject_count and self._reject_bytes(boundary) >= REJECT_BYTES_EARLY:
+        if held.reject_bytes >= REJECT_BYTES_EARLY:
             self._stage_rejects(boundary)
         pressure = held.size_bytes >= PRESSURE_SHARE * self._limits.buffer_bytes
         for index, view in enumerate(self._buffers.partitions(boundary)):
@@ -272,9 +274,12 @@ class Lane:
         self._cuts += 1
         self._bytes_since_cut = 0
         self._unfinished = {}
-        self._buffers.stamped(boundary, self._clock.monotonic_ns())
+        # The buffers last: an interruption before them costs a cut without rows, one after them
+        # would leave files that nobody delivers; and a drain that finds them empty must find that
+        # there is work.
         self._driver.stamped(number)
         self._work_waits = True
+        self._buffers.stamped(boundary, self._clock.monotonic_ns())
         self._recovered()
         self._on_settled()
 
@@ -292,7 +297,7 @@ class Lane:
             view = PartitionView(view.key, rest, sum(r.num_rows for r in rest), 0)
         cut_no = self._next_cut_no()
         lineage = self._lineage(view.key, cut_no, boundary)
-        self._send(PublishUnit(view.key, cut_no, view.rows, lineage))
+        self._send(PublishUnit(view.key, cut_no, view.rows, lineage, boundary.epoch))
 
     def _send(self, unit: PublishUnit) -> None:
         self._unfinished[unit.key] = unit
@@ -314,15 +319,14 @@ class Lane:
             self._rejects_staged += self._rejects.append(rejects)
             self._buffers.rejects_staged(boundary)
 
-    def _reject_bytes(self, boundary: Boundary) -> int:
-        return sum(len(reject.raw) for reject in self._buffers.rejects(boundary))
-
     def _background_work(self, now_ns: int) -> None:
         if not self._work_backoff.ready(now_ns):
             return
         try:
             self._work_waits = self._driver.work()
-        except TransientError as exc:
+        except FatalError:
+            raise
+        except Exception as exc:  # noqa: BLE001 - counted, and shown as this chain's problem
             # Delivery may fail for a long time without holding back publishing and stamping.
             self._count(exc)
             self._work_problem = exc
@@ -355,7 +359,7 @@ class Lane:
         waits = [500_000_000]
         if self._problem is not None:
             waits.append(self._backoff.retry_at_ns - now)
-        elif (oldest := self._buffers.oldest_ns()) is not None:
+        elif (oldest := self._buffers.oldest_ns()) is not None and self._buffers.boundary():
             waits.append(oldest + self._policy.max_age_ns - now)
         if self._work_waits and self._opened:
             waits.append(self._work_backoff.retry_at_ns - now)
