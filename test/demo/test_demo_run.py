@@ -78,6 +78,19 @@ def test_demo_accounts_for_every_message_and_its_queries_run(tmp_path: Path) -> 
 
 
 @pytest.mark.ros
+def test_own_bag_is_played_and_accounted_for(tmp_path: Path, bags_dir: Path) -> None:
+    """93 of 94 types of a real bag; one was recorded with another definition."""
+    bag = bags_dir / "all_types_sqlite"
+    demo = Demo(tmp_path / "out", "--seconds", "12", "--bag", str(bag))
+    text = demo.finish()
+    assert demo.process.returncode == 0, text
+    assert demo.left_behind() == []
+    assert "93 topics are played" in text
+    assert "sensor_msgs/msg/Range) is not played: the bag was recorded with another" in text
+    assert "checks are as computed" in text
+
+
+@pytest.mark.ros
 @pytest.mark.parametrize(
     "number", [*range(3), *(pytest.param(n, marks=pytest.mark.long) for n in range(3, 10))]
 )

@@ -13,7 +13,9 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from thadam_ros.node.demo.shared_memory import mapped_segments
 
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -32,11 +34,16 @@ def _die_with(parent: int) -> Callable[[], None]:
 
 @dataclass(slots=True)
 class Child:
-    """One process; its output goes to ``log``."""
+    """One process; its output goes to ``log``.
+
+    Attributes:
+        segments: Shared memory it may have left behind when it was killed.
+    """
 
     name: str
     process: subprocess.Popen[bytes]
     log: str
+    segments: set[str] = field(default_factory=set)
 
     @property
     def pid(self) -> int:
@@ -57,6 +64,7 @@ class Child:
     def kill(self) -> None:
         """SIGKILL, and take the exit code."""
         if self.process.poll() is None:
+            self.segments |= mapped_segments(self.pid)
             self.signal_group(signal.SIGKILL)
             self.process.wait()
 
@@ -119,3 +127,7 @@ class Children:
         """SIGKILL everything at once; may be called again."""
         for child in self._all:
             child.kill()
+
+    def segments(self) -> set[str]:
+        """Return the shared memory that killed children may have left behind."""
+        return set().union(*(child.segments for child in self._all))

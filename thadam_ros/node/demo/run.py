@@ -7,7 +7,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from types import FrameType
 
 from thadam_ros.errors import ThadamError
@@ -15,6 +16,7 @@ from thadam_ros.node.demo.children import Children
 from thadam_ros.node.demo.domain import free_domain
 from thadam_ros.node.demo.options import Options, parse_options, prepare_output, remove_output
 from thadam_ros.node.demo.screen import Screen
+from thadam_ros.node.demo.shared_memory import sweep
 from thadam_ros.node.demo.stage import make_stage
 from thadam_ros.node.demo.story import (
     Story,
@@ -75,9 +77,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
+@contextmanager
+def _swept(children: Children, domain: int) -> Iterator[None]:
+    """End all children and sweep up what killed ones leave in /dev/shm."""
+    try:
+        yield
+    finally:
+        children.close(_PATIENCE_S)
+        sweep(children.segments(), domain)
+
+
 def _run(options: Options, children: Children, signals: _Signals) -> int:
     prepare_output(options)
-    with free_domain() as domain, Screen() as screen:
+    with free_domain() as domain, _swept(children, domain), Screen() as screen:
         stage = make_stage(options, options.output / "ledger.jsonl")
         screen.say(f"ROS domain {domain}, loopback only; everything is written to {options.output}")
         for note in stage.notes:
