@@ -58,6 +58,16 @@ class HookedFs:
         return call
 
 
+class UnsyncedFs(OsFileSystem):
+    """The real filesystem without waiting for the disk; nothing here cuts its power."""
+
+    def fsync(self, fd: int) -> None:
+        """Nothing."""
+
+    def fsync_dir(self, path: str) -> None:
+        """Nothing."""
+
+
 def staged(directory: Path) -> tuple[list[Reject], list[Damage]]:
     """What a reader finds: rejects and damaged ranges."""
     found = list(scan_staging(str(directory), OsFileSystem()))

@@ -19,7 +19,7 @@ from thadam_ros.quarantine.format import HEADER_BYTES
 from thadam_ros.quarantine.staging import QuarantineUnwritableError, Staging, read_staging
 from thadam_ros.storage.filesystem import OsFileSystem
 
-from .reject_fixtures import HookedFs, only_segment, reject, staged
+from .reject_fixtures import HookedFs, UnsyncedFs, only_segment, reject, staged
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 def _open(directory: Path, fs: object = None, **settings: int) -> Staging:
-    return Staging.open(str(directory), fs or OsFileSystem(), **settings)  # type: ignore[arg-type]
+    return Staging.open(str(directory), fs or UnsyncedFs(), **settings)  # type: ignore[arg-type]
 
 
 def test_rejects_read_back_equal_in_order(directory: Path) -> None:

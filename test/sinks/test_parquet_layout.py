@@ -11,6 +11,7 @@ from thadam_ros.errors import FatalError
 from thadam_ros.sinks.contract import PartitionKey
 from thadam_ros.sinks.parquet.layout import (
     SealedFile,
+    check_prefix,
     file_name,
     local_folder,
     parse_sealed_name,
@@ -69,6 +70,13 @@ def test_partitions_are_hive_folders_of_utc_hours() -> None:
         partition_folder(PartitionKey("imu", 490_100, False))
         == "imu/unsynced/date=2025-11-28/hour=20"
     )
+
+
+@pytest.mark.parametrize("prefix", ["", "../up", "a/b", ".hidden", "_skipped", "x" * 65, "a b"])
+def test_a_prefix_that_cannot_name_a_file_is_refused(prefix: str) -> None:
+    """No way out of the folder, and no file that readers skip."""
+    with pytest.raises(FatalError, match=r"sinks\.lake\.file_prefix"):
+        check_prefix(prefix, "lake")
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from thadam_ros.sinks.parquet.delivery import Delivery, Step
 from thadam_ros.sinks.parquet.encoder import EncodedFile, ParquetEncoder
 from thadam_ros.sinks.parquet.layout import (
     SealedFile,
+    check_prefix,
     file_name,
     local_folder,
     parse_sealed_name,
@@ -64,7 +65,7 @@ class ParquetDriver:
         schemas: Dataset -> columns with field ids.
 
     Raises:
-        FatalError: The url is not a local folder.
+        FatalError: The url is not a local folder, or ``file_prefix`` cannot name a file.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class ParquetDriver:
         clock: Clock,
     ) -> None:
         self._config = config
+        self._prefix = check_prefix(config.file_prefix, config.name)
         self._epoch = epoch
         self._fs = fs
         self._clock = clock

@@ -18,6 +18,9 @@ _SEALED = re.compile(
     r"@(?P<name>.*-(?P<epoch>\d+)-(?P<cut>\d+)-(?P<n>\d+)-(?P<hash>[0-9a-f]{16})\.parquet)"
 )
 
+#: No separators; readers of Hive folders skip names that begin with a dot or an underscore.
+_PREFIX = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@=+-]{0,63}")
+
 #: A scheme needs two letters: ``C:/x`` never was a url.
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
@@ -43,6 +46,20 @@ class SealedFile(NamedTuple):
         sync = "synced" if self.key.synced else "unsynced"
         hour = _time(self.key.hour).strftime("%Y-%m-%dT%H")
         return f"{self.key.dataset}@{hour}@{sync}@{self.name}"
+
+
+def check_prefix(prefix: str, sink: str) -> str:
+    """Return ``prefix`` when files can be named after it.
+
+    Raises:
+        FatalError: It holds other characters, is too long, or readers would skip such files.
+    """
+    if _PREFIX.fullmatch(prefix) is None:
+        raise FatalError(
+            f"sinks.{sink}.file_prefix = {prefix!r}: must be 1 to 64 letters, digits or ._@=+- and "
+            "begin with a letter or digit"
+        )
+    return prefix
 
 
 def file_name(prefix: str, epoch: int, cut_no: int, n: int, content_hash: str) -> str:
