@@ -233,6 +233,17 @@ def test_columns_do_not_share_memory_with_the_payload(count: int) -> None:
     assert got.columns[""].to_pylist() == [value] * count
 
 
+@pytest.mark.parametrize("count", [1, 2, 50])
+def test_columns_are_aligned_in_memory(count: int) -> None:
+    """Readers of Arrow memory may rely on it, however values lie in the payload."""
+    schema = parse_definition("uint8[3] skipped\nuint8 a\nfloat64 b\nfloat64[2] c", "p/msg/M")
+    value = {"skipped": b"abc", "a": 1, "b": 2.0, "c": [3.0, 4.0]}
+    got = decode_columns(schema, [encode(schema, value)] * count, ["/a", "/b", "/c"])
+    assert got.columns["/b"].buffers()[1].address % 8 == 0
+    assert got.columns["/c"].values.buffers()[1].address % 8 == 0
+    assert got.columns["/c"].to_pylist() == [[3.0, 4.0]] * count
+
+
 def test_no_messages_give_empty_columns_of_the_right_type() -> None:
     """n = 0 is an ordinary batch."""
     schema = parse_definition("string a\nint32[] b", "p/msg/M")

@@ -16,7 +16,7 @@ from rosbags.typesys import Stores, get_typestore
 
 from thadam_ros.decode.catalog import TypeCatalog
 from thadam_ros.decode.definition import parse_definition, type_hash
-from thadam_ros.decode.limits import MEMBERS_MAX
+from thadam_ros.decode.limits import MEMBERS_MAX, NESTING_MAX
 from thadam_ros.decode.schema import (
     ListType,
     MessageSchema,
@@ -26,7 +26,7 @@ from thadam_ros.decode.schema import (
 )
 from thadam_ros.errors import RecordError
 
-from .messages import render, schemas
+from .messages import assert_same_as_reference, encode, render, schemas
 
 EXAMPLE = """\
 # A comment, then a blank line
@@ -234,6 +234,11 @@ def outcome(text: str) -> str:
         ("===\nIDL: p/msg/M\nmodule p { const long A = 1 << 1000000000; };", "not supported"),
         ("===\nIDL: p/msg/M\nmodule p { const long A = " + "(" * 40 + "1", "not supported"),
         ("===\nIDL: p/msg/M\n" + "module a {" * 4_000, "IDL"),
+        ("===\nIDL: p/msg/M\nmodule p { const long A = B * B; };", "not supported"),
+        ("===\nIDL: p/msg/M\n" + "/* " * 60_000, "ends inside"),
+        ("===\nIDL: p/msg/M\n" + '\\"' * 60_000, "ends inside"),
+        ("===\nIDL: p/msg/M\n" + "@a " * 30_000, "more than"),
+        ("===\nIDL: p/msg/M\n" + "// x\n" * 60_000, "longer than"),
     ],
 )
 def test_a_hostile_definition_is_refused(text: str, part: str) -> None:
@@ -242,13 +247,26 @@ def test_a_hostile_definition_is_refused(text: str, part: str) -> None:
 
 
 def test_a_definition_that_explodes_is_refused_by_arithmetic() -> None:
-    """20 structures of 20 members each name 20^20 values."""
+    """12 structures of 20 members each name 20^12 values."""
     parts = ["S0 a"]
-    for level in range(20):
-        inner = f"S{level + 1}" if level < 19 else "int8"
+    for level in range(12):
+        inner = f"S{level + 1}" if level < 11 else "int8"
         fields = "\n".join(f"{inner} f{i}" for i in range(20))
         parts.append(f"===\nMSG: p/S{level}\n{fields}")
     assert str(MEMBERS_MAX) in invalid("\n".join(parts))
+
+
+def test_the_deepest_nesting_that_is_allowed_decodes() -> None:
+    """Nested loops of generated code stay within what CPython compiles."""
+    depth = NESTING_MAX - 1
+    parts = ["S0[] a"] + [f"===\nMSG: p/S{i}\nS{i + 1}[] a\nstring b" for i in range(depth)]
+    parts[-1] = f"===\nMSG: p/S{depth - 1}\nstring[] a\nstring b"
+    schema = parse_definition("\n".join(parts), "p/msg/M")
+    value: dict[str, object] = {"a": ["x"], "b": "y"}
+    for _ in range(depth - 1):
+        value = {"a": [value, value], "b": "z"}
+    message = encode(schema, {"a": [value]})
+    assert_same_as_reference(schema, [message], scan_rows_max=(1_000,))
 
 
 def test_deep_nesting_is_refused() -> None:
@@ -333,7 +351,7 @@ def test_idl_and_msg_of_one_type_have_one_hash() -> None:
     if not files:
         pytest.skip("no ROS packages are installed here")
     share = files[0].parents[2]
-    for file in files[::5]:
+    for file in files[::10]:
         name = f"{file.parents[1].name}/msg/{file.stem}"
         described = json.loads(file.read_text(encoding="utf-8"))
         parts = [f"{'=' * 80}\nIDL: {name}\n{file.with_suffix('.idl').read_text('utf-8')}"]

@@ -36,7 +36,9 @@ from thadam_ros.errors import RecordError
 __all__ = ["MessageSchema", "dependencies", "normalize_type_name", "parse_definition"]
 __all__ += ["type_hash"]
 
-TEXT_BYTES_MAX: Final = 1 << 20
+TEXT_CHARACTERS_MAX: Final = 1 << 20
+#: IDL is parsed with backtracking: about a second for this much of the worst kind.
+IDL_CHARACTERS_MAX: Final = 1 << 18
 
 #: Known without text: rosbag writers leave some of these out.
 _IMPLICIT: Final[dict[str, StructDefinition]] = {
@@ -97,13 +99,20 @@ def parse_definition(text: str, type_name: str) -> MessageSchema:
             taken for an unknown definition unless the type is ``Empty``.
     """
     name = normalize_type_name(type_name)
-    if len(text) > TEXT_BYTES_MAX:
-        raise _invalid(f"the text of {name} is longer than {TEXT_BYTES_MAX} characters")
+    if len(text) > TEXT_CHARACTERS_MAX:
+        raise _invalid(f"the text of {name} is longer than {TEXT_CHARACTERS_MAX} characters")
     if not text.strip() and not name.endswith("/Empty"):
         raise _invalid(f"the definition of {name} is empty")
     structs: dict[str, StructDefinition] = {}
+    idl_characters = 0
     for kind, section_name, body in _sections(text, name):
-        found = parse_idl(body) if kind == "IDL" else {section_name: _parse_msg(body, section_name)}
+        if kind == "IDL":
+            idl_characters += len(body)
+            if idl_characters > IDL_CHARACTERS_MAX:
+                raise _invalid(f"the IDL of {name} is longer than {IDL_CHARACTERS_MAX} characters")
+            found = parse_idl(body)
+        else:
+            found = {section_name: _parse_msg(body, section_name)}
         for key, struct in found.items():
             # The first definition wins: rosbag2 repeats dependencies, and repeats are equal.
             structs.setdefault(key, struct)

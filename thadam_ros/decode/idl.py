@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """IDL definition text -> structure definitions, by rosbags' IDL parser.
 
-That parser backtracks: nested parentheses cost exponential time and ``1 << 1000000000`` is
-evaluated. Neither occurs in interface files that ROS generates, so both are refused up front.
+That parser backtracks and evaluates: nested parentheses cost exponential time, and a chain of
+constants that square each other never ends. What ROS generates or people write for ROS has no
+expressions, so text is first reduced to bare declarations with literals; anything else is refused
+before the parser sees it.
 """
 
 from __future__ import annotations
@@ -27,12 +29,25 @@ from thadam_ros.decode.schema import (
 )
 from thadam_ros.errors import RecordError
 
-IDL_CHARACTERS_MAX: Final = 1 << 18
+IDL_CHARACTERS_MAX: Final = 1 << 16
 
 _PREPROCESSOR = re.compile(r"^[ \t]*#[^\n]*$", re.MULTILINE)
-_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_REFUSED = re.compile(r"<<|>>|(?<![A-Za-z0-9_ ])\s*\(|\([^)]*\(|@optional\b|\bunion\b|\bmap\b")
+#: Each alternative also matches up to the end of the text, so that scanning stays linear.
+_OPAQUE = re.compile(
+    r"""(?P<text>"(?:[^"\\]|\\.)*(?P<text_end>"|\Z))
+    |(?P<char>'(?:[^'\\]|\\.)*(?P<char_end>'|\Z))
+    |//[^\n]*
+    |(?P<note>/\*(?:[^*]|\*(?!/))*(?P<note_end>\*/|\Z))""",
+    re.DOTALL | re.VERBOSE,
+)
+_TEXTS = re.compile(r'""(?:\s*"")+')
+_EXPONENT = re.compile(r"(?<=[0-9.])[eE][-+]?[0-9]+")
+_REFUSED = re.compile(
+    r"[*/%|&^~\\]|<<|>>\s*[0-9(]"  # operators
+    r"|[A-Za-z0-9_\])\"]\s*[-+]|[-+]\s*[^0-9.\s]"  # signs that are not a literal's
+    r"|(?<![A-Za-z0-9_\s])\s*\(|\([^)]{0,1000}\("  # parentheses other than an annotation's
+    r"|@optional\b|\bunion\b|\bmap\b"  # not plain CDR, or not in ROS
+)
 
 
 def parse_idl(text: str) -> Mapping[str, StructDefinition]:
@@ -44,13 +59,13 @@ def parse_idl(text: str) -> Mapping[str, StructDefinition]:
     Raises:
         RecordError: ``decode.definition_invalid``.
     """
-    if len(text) > IDL_CHARACTERS_MAX:
-        raise _invalid(f"IDL text is longer than {IDL_CHARACTERS_MAX} characters")
-    bare = _COMMENT.sub(" ", _STRING.sub('""', text))
-    if found := _REFUSED.search(bare):
+    bare = _TEXTS.sub('""', _OPAQUE.sub(_hollow, _PREPROCESSOR.sub("", text)))
+    if len(bare) > IDL_CHARACTERS_MAX:
+        raise _invalid(f"IDL has more than {IDL_CHARACTERS_MAX} characters beside its comments")
+    if found := _REFUSED.search(_EXPONENT.sub("", bare)):
         raise _invalid(f"IDL construct {found[0].strip()[:20]!r} is not supported")
     try:
-        types = get_types_from_idl(_PREPROCESSOR.sub("", text))
+        types = get_types_from_idl(bare)
     except (TypesysError, RecursionError, AssertionError, KeyError, ValueError) as error:
         raise _invalid(f"IDL cannot be parsed ({type(error).__name__})") from error
     structs: dict[str, StructDefinition] = {}
@@ -64,6 +79,16 @@ def parse_idl(text: str) -> Mapping[str, StructDefinition]:
             tuple(Constant(n, _convert((Nodetype.BASE, (t, 0))), str(v)) for n, t, v in constants),
         )
     return structs
+
+
+def _hollow(match: re.Match[str]) -> str:
+    """Replace a comment by a blank and a literal by an empty one."""
+    for kind, hollow in (("text", '""'), ("char", "'x'"), ("note", " ")):
+        if match[kind] is not None:
+            if not match[f"{kind}_end"]:
+                raise _invalid("IDL ends inside a string or comment")
+            return hollow
+    return " "
 
 
 def _convert(desc: tuple[Any, Any]) -> FieldType:

@@ -20,7 +20,8 @@ from thadam_ros.decode.schema import (
 )
 from thadam_ros.errors import RecordError
 
-NESTING_MAX: Final = 32
+#: Also keeps generated code below the 20 nested blocks that CPython allows.
+NESTING_MAX: Final = 16
 #: Members of the message with every nested structure written out once per use.
 MEMBERS_MAX: Final = 16_384
 #: More than any payload may have; also keeps every product with a uint32 count inside int64.

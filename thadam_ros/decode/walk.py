@@ -108,7 +108,9 @@ class Walker:
 
     # Checks
 
-    def _check(self, cursor: Cursor, bad: Bools, code: str, reason: Callable[[int], str]) -> None:
+    def _check(
+        self, cursor: Cursor, bad: Bools | Bytes, code: str, reason: Callable[[int], str]
+    ) -> None:
         """Park the messages of ``bad``; ``reason`` gets an index into the cursor's messages."""
         if not np.count_nonzero(bad):
             return
