@@ -45,6 +45,22 @@ class Recovered:
     new_epoch: bool = False
 
 
+def make_directory(fs: FileSystem, directory: str) -> None:
+    """Create ``directory`` so that a power cut cannot take it away with the log in it.
+
+    Its own name is synced at every call: who created it may have been killed before doing so.
+
+    Raises:
+        OSError: From the filesystem.
+    """
+    parents = [os.path.dirname(directory)]
+    while not fs.exists(parents[-1]) and os.path.dirname(parents[-1]) != parents[-1]:
+        parents.append(os.path.dirname(parents[-1]))
+    fs.makedirs(directory)
+    for parent in reversed(parents):
+        fs.fsync_dir(parent)
+
+
 def recover(
     fs: FileSystem,
     directory: str,

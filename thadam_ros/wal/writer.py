@@ -31,7 +31,7 @@ from thadam_ros.wal.encode import (
 from thadam_ros.wal.layout import is_full, list_segments
 from thadam_ros.wal.log import LogFailedError, SegmentLog
 from thadam_ros.wal.ranges import DAMAGED, TORN, DamagedRange
-from thadam_ros.wal.recovery import Recovered, recover
+from thadam_ros.wal.recovery import Recovered, make_directory, recover
 from thadam_ros.wal.statistics import WalStatistics
 
 #: What may wait for its commit before append refuses.
@@ -85,7 +85,8 @@ class WalWriter:
             StorageFullError: The disk is too full to move a torn tail aside.
             OSError: From the filesystem.
         """
-        fs.makedirs(directory)
+        directory = os.path.abspath(directory)
+        make_directory(fs, directory)
         lock = DirectoryLock(directory, "thadam WAL writer")
         try:
             try:
