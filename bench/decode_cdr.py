@@ -56,7 +56,8 @@ def _joint_state(types: dict[str, Any], rng: np.random.Generator, number: int) -
 
 def _odometry(types: dict[str, Any], rng: np.random.Generator, number: int) -> object:
     pose = types["geometry_msgs/msg/Pose"](
-        _vector(types, "Point", rng.normal(size=3)), _vector(types, "Quaternion", rng.normal(size=4))
+        _vector(types, "Point", rng.normal(size=3)),
+        _vector(types, "Quaternion", rng.normal(size=4)),
     )
     twist = types["geometry_msgs/msg/Twist"](
         _vector(types, "Vector3", rng.normal(size=3)), _vector(types, "Vector3", rng.normal(size=3))
@@ -139,8 +140,7 @@ def run(seconds: float) -> dict[str, Any]:
     """Measure for about ``seconds``; the ratio is the worst of the four types over its target."""
     store = get_typestore(Stores.ROS2_KILTED)
     details = {
-        _CASES[case][0]: _compare(store, case, seconds / len(_CASES))
-        for case in range(len(_CASES))
+        _CASES[case][0]: _compare(store, case, seconds / len(_CASES)) for case in range(len(_CASES))
     }
     worst = min(details.values(), key=lambda d: d["ratio"] / d["target"])
     return {

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from thadam_ros.decode.catalog import TypeCatalog
+from thadam_ros.decode.catalog import TypeCatalog, ament_prefixes
 
 GOLDEN = Path(__file__).with_name("golden_rclpy.json")
 TYPES = (
@@ -90,6 +90,16 @@ def plain(value: Any) -> Any:
     return value
 
 
+def generated_hash(package: str, name: str) -> str:
+    """The RIHS01 hash that rosidl wrote beside the installed definition."""
+    for prefix in ament_prefixes():
+        path = Path(prefix, "share", package, "msg", f"{name}.json")
+        if path.exists():
+            hashes = json.loads(path.read_text(encoding="utf-8"))["type_hashes"]
+            return str(hashes[0]["hash_string"])
+    return ""
+
+
 def cases(seed: int) -> list[dict[str, Any]]:
     """Two messages of each type: default values and random ones."""
     from rclpy.serialization import serialize_message
@@ -104,6 +114,7 @@ def cases(seed: int) -> list[dict[str, Any]]:
         found.append(
             {
                 "type": kind,
+                "type_hash": generated_hash(package, name),
                 "definition": catalog.definition(kind),
                 "payloads": [serialize_message(message).hex() for message in messages],
                 "values": [plain(message) for message in messages],

@@ -292,6 +292,15 @@ def test_a_message_behind_its_buffer_is_the_callers_mistake() -> None:
         decoder.decode(np.zeros(20, np.uint8), np.array([0]), np.array([21]))
 
 
+def test_more_than_arrow_can_address_is_refused() -> None:
+    """Offsets are int32; the caller decodes in parts, nothing wraps around."""
+    schema = parse_definition("string a", "p/msg/M")
+    decoder = CdrColumnDecoder(schema, ["/a"])
+    starts = np.zeros(5_000, np.int64)
+    with pytest.raises(ValueError, match="decode in parts"):
+        decoder.decode(np.zeros(1 << 19, np.uint8), starts, starts + (1 << 19))
+
+
 def test_one_decoder_serves_several_threads() -> None:
     """Chains may share a decoder: concurrent calls do not disturb each other."""
     schema = parse_definition(NESTED, "p/msg/Array")

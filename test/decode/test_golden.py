@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from thadam_ros.decode.cdr_reference import decode_message
-from thadam_ros.decode.definition import parse_definition
+from thadam_ros.decode.definition import parse_definition, type_hash
 
 from .make_golden import GOLDEN, TYPES, cases
 from .messages import decode_columns
@@ -27,8 +27,9 @@ def plain(value: object) -> object:
 
 
 def check(case: dict[str, Any]) -> None:
-    """Both decoders give the values of a case."""
+    """Both decoders give the values of a case, and its definition has the hash ROS gave it."""
     schema = parse_definition(case["definition"], case["type"])
+    assert type_hash(schema) == case["type_hash"]
     payloads = [bytes.fromhex(payload) for payload in case["payloads"]]
     got = decode_columns(schema, payloads)
     assert got.ok.all(), got.errors

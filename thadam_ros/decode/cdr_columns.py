@@ -70,10 +70,11 @@ class CdrColumnDecoder:
             ends: int64[n].
 
         Raises:
-            ValueError: The buffer has 2 GiB or more, or is shorter than the last message.
+            ValueError: Buffer or messages have 2 GiB or more, or a message ends behind the buffer.
         """
-        if payload.size > PAYLOAD_BYTES_MAX:
-            raise ValueError(f"{payload.size} bytes are too many for one call: decode in parts")
+        size = max(payload.size, int((ends - starts).sum()))
+        if size > PAYLOAD_BYTES_MAX:
+            raise ValueError(f"{size} bytes are too many for one call: decode in parts")
         if len(ends) and int(ends.max()) > payload.size:
             raise ValueError("a message ends behind its buffer")
         if payload.size < _PADDED_BYTES:
