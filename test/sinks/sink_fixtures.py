@@ -109,7 +109,7 @@ class HookedFs:
     """The real filesystem; ``hook(call number from 1, name, arguments)`` runs before each call.
 
     Syncs are hooked and recorded but not done: a process that ends loses no page cache, and what a
-    power cut loses is the business of ``power_cut_fs.py``.
+    power cut loses is the business of ``thadam_ros.testing.power_cut``.
     """
 
     def __init__(self, hook: Callable[[int, str, tuple[object, ...]], None]) -> None:
