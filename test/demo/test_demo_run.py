@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 import signal
@@ -128,3 +129,17 @@ def test_wrong_arguments_are_refused_with_a_sentence(
     assert demo.process.returncode == 2
     assert said in text
     assert not (tmp_path / "out").exists()
+
+
+def test_second_demo_does_not_take_the_folder_of_the_first(tmp_path: Path) -> None:
+    """Exit code 3, a sentence, and the first one's files stay."""
+    output = tmp_path / "out"
+    (output / "last").mkdir(parents=True)
+    (output / "last" / "ledger.jsonl").touch()
+    with open(output / "LOCK", "wb") as first:
+        fcntl.flock(first, fcntl.LOCK_EX)
+        demo = Demo(output, "--seconds", "12")
+        text = demo.finish()
+    assert demo.process.returncode == 3
+    assert "another demo is writing to" in text
+    assert (output / "last" / "ledger.jsonl").exists()

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import fcntl
 import os
 import shutil
 import time
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from thadam_ros.errors import LockHeldError
 from thadam_ros.node.demo.expectations import SECONDS_MIN
 
 #: Sinks this version can run the demo on.
@@ -79,11 +81,28 @@ def prepare_output(options: Options) -> None:
     """Make the folder of this run; the last one's goes unless it was kept.
 
     Raises:
+        LockHeldError: Another demo is writing there.
         OSError: From the filesystem.
     """
+    parent = options.output.parent
+    parent.mkdir(parents=True, exist_ok=True)
+    (parent / "COLCON_IGNORE").touch()
+    if not options.keep:
+        _take_lock(parent / "LOCK")
     remove_output(options)
-    options.output.mkdir(parents=True)
-    (options.output.parent / "COLCON_IGNORE").touch()
+    options.output.mkdir()
+
+
+def _take_lock(path: Path) -> None:
+    """Hold a lock until the process ends, however it ends."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as exc:
+        os.close(fd)
+        raise LockHeldError(
+            f"another demo is writing to {path.parent}; wait for it, or give this one --keep"
+        ) from exc
 
 
 def remove_output(options: Options) -> None:
