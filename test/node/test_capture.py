@@ -304,28 +304,49 @@ def test_an_unknown_type_is_reported_and_captured_when_it_appears(
     assert rig.state() == "ok"
 
 
-def test_a_second_type_on_a_topic_is_counted(make_rig: Make, talker: Node, domain_id: int) -> None:
-    """Publishers that disagree about the type degrade the source; the first type is captured."""
+@pytest.fixture
+def other_talker(domain_id: int) -> Iterator[Node]:
+    """A node of another participant: one participant knows a topic under one type only."""
     import rclpy
     from rclpy.context import Context
 
-    rig = make_rig()
-    made = publisher(talker, "/same", profile())
-    # A second type on one topic in one participant is refused by the middleware.
     other_context = Context()
     rclpy.init(context=other_context, domain_id=domain_id)
-    other = Node("other", context=other_context)
-    try:
-        other.create_publisher(String, "/same", 1)
-        wait_until(lambda: rig.state() == "type_mismatch", "a report", 60.0)
-        publish(made, range(3))
-        wait_until(lambda: len(rig.wal.of("/same")) == 3, "the first type")
-        statistics = rig.statistics("/same")
-        assert statistics is not None
-        assert statistics.type_mismatch == 1
-    finally:
-        other.destroy_node()
-        other_context.shutdown()
+    node = Node("other", context=other_context)
+    yield node
+    node.destroy_node()
+    other_context.shutdown()
+
+
+def test_a_second_type_on_a_topic_is_counted(
+    make_rig: Make, talker: Node, other_talker: Node
+) -> None:
+    """Publishers that disagree about the type degrade the source; the first type is captured."""
+    rig = make_rig()
+    made = publisher(talker, "/same", profile())
+    other_talker.create_publisher(String, "/same", 1)
+    wait_until(lambda: rig.state() == "type_mismatch", "a report", 60.0)
+    publish(made, range(3))
+    wait_until(lambda: len(rig.wal.of("/same")) == 3, "the first type")
+    statistics = rig.statistics("/same")
+    assert statistics is not None
+    assert statistics.type_mismatch == 1
+
+
+def test_a_topic_that_changes_its_type_is_captured_with_the_new_one(
+    make_rig: Make, talker: Node, other_talker: Node
+) -> None:
+    """A robot's update may bring another type under the same name; both are declared."""
+    rig = make_rig()
+    first = publisher(talker, "/changes", profile())
+    publish(first, range(3))
+    wait_until(lambda: len(rig.wal.of("/changes")) == 3, "the first type")
+    talker.destroy_publisher(first)
+    second = other_talker.create_publisher(String, "/changes", profile(durability=LATCHED))
+    second.publish(String(data="x"))
+    wait_until(lambda: len(rig.wal.of("/changes")) == 4, "the second type")
+    kinds = [d.type_name for d in rig.wal.declarations if d.name == "/changes"]
+    assert kinds == ["std_msgs/msg/Int64", "std_msgs/msg/String"]
 
 
 def test_limits_refuse_and_count(make_rig: Make, talker: Node) -> None:

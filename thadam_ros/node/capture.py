@@ -212,6 +212,10 @@ class RosCapture:
         self._counts[name] = count
         endpoints = self._node.get_publishers_info_by_topic(name)
         self._guarded(name, lambda: topic.update(endpoints))
+        if topic.outlived:
+            # The next look begins anew, with the type that is spoken now.
+            topic.leave()
+            del self._topics[name]
 
     def _guarded(self, name: str, work: Callable[[], None]) -> None:
         """Run one topic's work; whatever it raises is reported once and tried again later."""

@@ -135,6 +135,8 @@ class ChainNode(ManagedNode):
     def release(self) -> None:
         self._working = False
         self._close_runner(0.0)
+        if not getattr(self.runner, "joined", True):
+            raise RuntimeError(f"the publishing thread of sink {self.sink} does not stop")
 
     def _open_runner(self) -> None:
         if self.runner is not None and not self._open:
@@ -152,8 +154,6 @@ class ChainNode(ManagedNode):
             self.get_logger().warning(
                 f"not everything was delivered within {timeout_s:g} s; the rest stays in the WAL"
             )
-        if not getattr(self.runner, "joined", True):
-            raise RuntimeError(f"the publishing thread of sink {self.sink} does not stop")
 
     # Working.
 

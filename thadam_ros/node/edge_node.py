@@ -70,7 +70,6 @@ class EdgeNode(ManagedNode):
         self._counters: dict[str, dict[str, TopicCounters]] = {}
         self.parameters = ParameterTable(self, self._why_no_change)
         self.parameters.declare(PROCESS_PARAMETERS.values())
-        source.use_sim_time = bool(self.get_parameter("use_sim_time").value)
         source.add(self.parameters.given)
         self._declare_tree()
 
@@ -105,6 +104,7 @@ class EdgeNode(ManagedNode):
 
     def prepare(self) -> None:
         self._apply_log_level()
+        self._source.use_sim_time = bool(self.get_parameter("use_sim_time").value)
         problems = self._problems_of_process()
         try:
             loaded = self._source.load()
@@ -114,6 +114,7 @@ class EdgeNode(ManagedNode):
             raise ConfigError(problems)
         if self.sinks is not None and set(loaded.config.sinks) != set(self.sinks):
             raise changed_sinks(self.sinks, loaded.config.sinks)
+        _refuse_what_is_missing(loaded)
         require_no_obstacles(loaded, lambda path: not path.startswith(("sinks.", "datasets.")))
         self._declare_tree()
         for note in loaded.notes:
@@ -297,3 +298,17 @@ class EdgeNode(ManagedNode):
         if label == "unconfigured":
             return None
         return f"{self.get_name()} is {label}: configure reads the parameters; clean up first"
+
+
+def _refuse_what_is_missing(loaded: LoadedConfig) -> None:
+    """Refuse parts of the schema that no code of this version serves."""
+    message = "is not in this version; leave it out"
+    config = loaded.config
+    problems = [
+        Problem(f"sources.{name}.type", source.type, message)
+        for name, source in config.sources.items()
+        if source.ros2 is None
+    ]
+    problems.extend(Problem(f"files.{name}", None, message) for name in config.files)
+    if problems:
+        raise ConfigError(problems)

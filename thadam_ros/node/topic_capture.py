@@ -121,6 +121,17 @@ class TopicCapture:
         """Whether :meth:`update` is due although no publisher came or went."""
         return bool(self._leaving) or self._depth_changed
 
+    @property
+    def outlived(self) -> bool:
+        """Whether there are publishers, and all of them speak another type or version of it."""
+        return bool(self._publishers) and self.mismatched >= self._publishers
+
+    def leave(self) -> None:
+        """Take what waits, then give all subscriptions back while the drainer works on."""
+        for subscribed in (*self._subscribed.values(), *self._leaving):
+            self._drainer.remove(subscribed.raw)
+        self.close()
+
     def close(self) -> None:
         """Give all subscriptions back; the drainer must be closed or told first."""
         for subscribed in (*self._subscribed.values(), *self._leaving):
