@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import threading
 
 import numpy as np
 import pytest
@@ -464,4 +465,43 @@ def test_a_mark_file_that_was_replaced_is_found_again(
     for _ in range(1_000):
         seen += reader.read(10, 1 << 20)
     assert [frame.position for frame in seen] == [1]
+    reader.close()
+
+
+def test_backlog_and_reports_may_be_asked_while_another_thread_reads(
+    open_writer: OpenWriter, wal_dir: str
+) -> None:
+    """A status thread asks without end; the reading thread gets every frame."""
+    writer = open_writer(commit_interval_ns=0, segment_bytes=20_000)
+    reader = WalReader(wal_dir, fs=OsFileSystem())
+    failures: list[BaseException] = []
+    done = threading.Event()
+
+    def ask() -> None:
+        try:
+            while not done.is_set():
+                position = reader.position
+                assert reader.backlog(position).frames >= 0
+                assert reader.durable >= position
+                assert not reader.damage
+                assert not reader.gaps
+        except BaseException as exc:
+            failures.append(exc)
+
+    threads = [threading.Thread(target=ask) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    seen: list[int] = []
+    try:
+        for index in range(300):
+            writer.append(make_batch([bytes([index % 256]) * 500]))
+            seen += [f.position for f in reader.read(10, 1 << 20)]
+        assert writer.flush(DEADLINE_S)
+        seen += [f.position for f in drain(reader)]
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
+    assert failures == []
+    assert seen == list(range(writer.durable.frame + 1))
     reader.close()

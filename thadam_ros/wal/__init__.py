@@ -180,5 +180,18 @@ that fails too the writer is failed with the first error.
 Why this layout
 ===============
 
-``bench/wal_append.py --layouts`` measures the alternatives and prints the figures.
+``bench/wal_append.py --layouts``, one frame of 12 945 records of 324 bytes (4 MiB), microseconds on
+two cores of a busy machine:
+
+======================================================================  ==========  ==============
+question                                                                chosen      instead
+======================================================================  ==========  ==============
+record headers as arrays, or one in front of each payload               about 1000  5700 to 10 100
+payloads joined and written as one buffer, or pwritev of every payload  240 to 530  6200 to 26 400
+CRC32C over the joined payload, or payload by payload                   130         1070 to 1190
+one column from a list of int: struct, or array.array                   150         210
+int64 offsets read as they lie, or u32 widened, or u32 lengths summed   0.3         1.9, or 7.6
+======================================================================  ==========  ==============
+
+numpy is as fast as struct for a column, but wraps values out of range before version 2.
 """

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import struct
+import threading
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
@@ -173,7 +174,7 @@ class FixedMark:
 
 
 class MarkReader:
-    """A reader's side, in any process; keeps the newest mark that verified.
+    """A reader's side, in any process and thread; keeps the newest mark that verified.
 
     The log may not exist yet: it is looked for again at each :meth:`read`.
     """
@@ -185,6 +186,7 @@ class MarkReader:
         self._last: Mark | None = None
         self._raw = b""
         self._same = 0
+        self._lock = threading.Lock()
         self.unreadable = 0
 
     def read(self) -> Mark | None:
@@ -197,16 +199,19 @@ class MarkReader:
             FormatError: The page has another version.
             OSError: From the filesystem.
         """
+        with self._lock:
+            return self._read()
+
+    def _read(self) -> Mark | None:
         page = self._map()
         if page is None:
             return self._last
-        raw = b""
         for _ in range(_ATTEMPTS):
             raw = page[:]
             if raw == self._raw:
                 self._same += 1
                 if self._same % _REMAP_AFTER == 0:
-                    self.close()
+                    self._unmap()
                 return self._last
             found = parse_page(raw, self._path)
             if found is not None:
@@ -232,6 +237,10 @@ class MarkReader:
 
     def close(self) -> None:
         """Unmap; may be called again."""
+        with self._lock:
+            self._unmap()
+
+    def _unmap(self) -> None:
         if self._page is not None:
             self._page.close()
             self._page = None

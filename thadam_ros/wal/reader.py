@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections import deque
-from typing import Final
+import threading
+from typing import Final, TypeVar
 
 from thadam_ros.errors import FormatError
 from thadam_ros.model.message import Frame
@@ -22,12 +22,15 @@ from thadam_ros.wal.segment import Found
 REPORTS_MAX: Final = 10_000
 
 
+_Report = TypeVar("_Report", DamagedRange, Gap)
+
+
 class WalReader:
     """Durable data frames strictly after a position, in position order.
 
-    Not for several threads at once. The log need not exist yet. A read that the disk refuses
-    raises and is tried again from the same place: only bytes that were read and do not verify
-    are damage.
+    One thread reads; ``durable``, ``backlog`` and the reports may be asked from any. The log need
+    not exist yet. A read that the disk refuses raises and is tried again from the same place: only
+    bytes that were read and do not verify are damage.
 
     Attributes:
         damaged_count, damaged_bytes, gap_count: All found so far, also those no longer listed.
@@ -48,8 +51,9 @@ class WalReader:
         self._after = after
         self._segment = 0
         self._references = References()
-        self._damage: deque[DamagedRange] = deque(maxlen=REPORTS_MAX)
-        self._gaps: deque[Gap] = deque(maxlen=REPORTS_MAX)
+        self._meter_lock = threading.Lock()
+        self._damage: list[DamagedRange] = []
+        self._gaps: list[Gap] = []
         self.damaged_count = 0
         self.damaged_bytes = 0
         self.gap_count = 0
@@ -120,12 +124,14 @@ class WalReader:
             FormatError: A file is not ours or of another version.
             OSError: From the filesystem.
         """
-        return self._meter.measure(after, self._marks.read())
+        with self._meter_lock:
+            return self._meter.measure(after, self._marks.read())
 
     def close(self) -> None:
         """Close all files; frames already returned stay valid; may be called again."""
         self._cursor.close()
-        self._meter.close()
+        with self._meter_lock:
+            self._meter.close()
         self._marks.close()
 
     def _next_data(self, mark: Mark) -> Found | None:
@@ -134,7 +140,7 @@ class WalReader:
             if isinstance(item, DamagedRange):
                 self._report(item)
             elif isinstance(item, Gap):
-                self._gaps.append(item)
+                _keep(self._gaps, item)
                 self.gap_count += 1
             elif item.header.kind != KIND_DATA:
                 self._declare(item)
@@ -183,6 +189,12 @@ class WalReader:
         self._report(walk.fail(found, self._cursor.extent))
 
     def _report(self, item: DamagedRange) -> None:
-        self._damage.append(item)
+        _keep(self._damage, item)
         self.damaged_count += 1
         self.damaged_bytes += item.end - item.start
+
+
+def _keep(reports: list[_Report], item: _Report) -> None:
+    reports.append(item)
+    if len(reports) > REPORTS_MAX:
+        del reports[0]
