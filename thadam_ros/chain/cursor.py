@@ -52,6 +52,9 @@ class CursorStore:
         Raises:
             FormatError: If the cursor or its state is damaged or of another version.
         """
+        # After a kill the newest rename may live in the page cache alone. It is made durable before
+        # anything is built on it or an older state, which an older cursor would name, is deleted.
+        self._fs.fsync_dir(self._directory)
         cursor, state_name, state = self._read()
         for name in self._fs.listdir(self._directory):
             unnamed_state = name.startswith(STATE_PREFIX) and name != state_name
