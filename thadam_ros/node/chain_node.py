@@ -86,7 +86,9 @@ class ChainNode(ManagedNode):
         group = MutuallyExclusiveCallbackGroup()
         self._guard = self.create_guard_condition(self._work, callback_group=group)
         period = POLL_ALONE_S if alone else POLL_S
-        self.create_timer(period, self._work, callback_group=group, clock=steady_clock())
+        self._poll = self.create_timer(
+            period, self._work, callback_group=group, clock=steady_clock(), autostart=False
+        )
 
     @property
     def autostart(self) -> bool:
@@ -118,6 +120,9 @@ class ChainNode(ManagedNode):
         require_no_obstacles(loaded, lambda path: f"{path}.".startswith(mine))
         self._declare_own()
         self.loaded = loaded
+        if self.runner is not None:
+            # A publishing thread that hung may have ended since: then its lock is given back.
+            self.runner.close(0.0)
         self.runner = ChainRunner(
             sink, loaded, fs=self._fs, clock=self._wall_clock, on_fatal=self.fault_reporter()
         )
@@ -126,10 +131,12 @@ class ChainNode(ManagedNode):
     def start(self) -> None:
         self._open_runner()
         self._working = True
+        self._poll.reset()
         self._guard.trigger()
 
     def stop(self, drain: bool) -> None:
         self._working = False
+        self._poll.cancel()
         self._close_runner(min(self.drain_timeout(), self.drain_limit_s) if drain else 0.0)
 
     def release(self) -> None:

@@ -15,7 +15,13 @@ from thadam_ros.chain.cursor import Cursor, CursorStore
 from thadam_ros.chain.state import ChainState
 from thadam_ros.config.schema import SinkConfig
 from thadam_ros.dataset.pipeline import DatasetPipeline
-from thadam_ros.errors import FatalError, LockHeldError, StorageFullError, TransientError
+from thadam_ros.errors import (
+    FatalError,
+    FormatError,
+    LockHeldError,
+    StorageFullError,
+    TransientError,
+)
 from thadam_ros.model.clock import Clock
 from thadam_ros.model.event import Outcome, Submission
 from thadam_ros.model.position import BEFORE_ALL, Position
@@ -24,16 +30,18 @@ from thadam_ros.publish.backoff import Backoff
 from thadam_ros.publish.buffers import Boundary, Buffers
 from thadam_ros.publish.cut import CutPolicy, CutRecord
 from thadam_ros.publish.lane import Lane, LaneLimits, LaneStatistics
-from thadam_ros.quarantine.staging import Staging
+from thadam_ros.quarantine.staging import QuarantineUnwritableError, Staging
 from thadam_ros.runtime.loading import LoadedConfig
 from thadam_ros.runtime.redact import redact
 from thadam_ros.runtime.state_tracker import StateTracker
 from thadam_ros.sinks import load_driver
-from thadam_ros.sinks.contract import PartitionKey
+from thadam_ros.sinks.contract import PartitionKey, SinkDriver
 from thadam_ros.sinks.partitions import split_partitions
 from thadam_ros.storage.filesystem import FileSystem
 from thadam_ros.storage.lock import DirectoryLock
+from thadam_ros.wal.layout import is_full
 from thadam_ros.wal.mark import load_mark
+from thadam_ros.wal.ranges import Backlog
 from thadam_ros.wal.reader import WalReader
 
 #: One step reads about this much, so that a thread of an executor is never held for long.
@@ -92,6 +100,14 @@ class ChainRunner:
         self._panics = 0
         self._panic: BaseException | None = None
         self._backoff = Backoff(draw)
+        # How far the chain had come when it last panicked; None once it came further.
+        self._panicked_after: Position | None = None
+        # Statistics are asked for by other threads than the one that steps: they measure the
+        # backlog with a reader of their own.
+        self._gauge_lock = threading.Lock()
+        self._gauge: WalReader | None = None
+        self._backlog = Backlog(0, 0, 0)
+        self._backlog_error = ""
         self._fatal: BaseException | None = None
         self._stopped: str | None = None
         self._opened = False
@@ -108,42 +124,48 @@ class ChainRunner:
             FatalError: Unknown driver or missing library.
             OSError: From the filesystem.
         """
+        if not self.joined:
+            self._let_go(0.0)
         self._wake = wake
-        self._fatal = self._panic = self._stopped = None
+        self._fatal = self._panic = self._stopped = self._panicked_after = None
+        self._backoff.succeeded()
         self._lock = DirectoryLock(self.directory, f"thadam_{self.sink.name}")
         try:
             self._build()
         except BaseException:
             self._release()
             raise
+        self._gauge = WalReader(self._wal_dir, fs=self._fs)
         self._opened = True
 
     def _build(self) -> None:
         self._cursors = CursorStore(self.directory, self._fs)
         cursor, state = self._cursors.load()
-        self._cursor = cursor or Cursor(position=self._first_position())
-        self._boundary_current = True
-        self._state_at_ns = self._clock.monotonic_ns()
-        self._last = (self._cursor.position, self._cursor.epoch)
         self._chain = self._make_chain()
         if state is not None:
             self._chain.restore(ChainState.decode(state))
+        self._cursor = cursor or self._first_cursor()
+        self._boundary_current = True
+        self._state_at_ns = self._clock.monotonic_ns()
+        self._last = (self._cursor.position, self._cursor.epoch)
         self._baseline = self._counts = self._chain.counts.copy()
         self._stamped_state = state
+        driver = self._make_driver()
         self._reader = WalReader(self._wal_dir, fs=self._fs, after=self._cursor.position)
         self._staging = Staging.open(os.path.join(self.directory, "staging"), self._fs)
         self._buffers = Buffers(self.sink.buffer_bytes, split_partitions)
-        self._lane = self._make_lane()
+        self._lane = self._make_lane(driver)
         self._lane.start()
 
-    def _first_position(self) -> Position:
+    def _first_cursor(self) -> Cursor:
         if self.sink.start == "earliest":
-            return BEFORE_ALL
-        reader = WalReader(self._wal_dir, fs=self._fs)
-        try:
-            return reader.durable
-        finally:
-            reader.close()
+            return Cursor()
+        mark = load_mark(self._fs, self._wal_dir)
+        cursor = Cursor() if mark is None else Cursor(mark.position, mark.epoch)
+        # Kept at once: "latest" is when the sink was new, not whenever it starts before its first
+        # stamp. What becomes durable from here on is owed to it.
+        self._cursors.commit(cursor, self._chain.snapshot())
+        return cursor
 
     def _make_chain(self) -> Chain:
         config = self._loaded.config
@@ -158,14 +180,16 @@ class ChainRunner:
         }
         return Chain(datasets, pipelines, config.row_hashes, self.sink.poison_retries)
 
-    def _make_lane(self) -> Lane:
+    def _make_driver(self) -> SinkDriver:
         schemas = {
             name: self._loaded.plan_for(name, self.sink.name).arrow_schema(self.sink.timestamp_unit)
             for name in self._loaded.datasets_of(self.sink)
         }
-        driver = load_driver(self.sink.type)(
+        return load_driver(self.sink.type)(
             self.sink, self.directory, self._epoch(), schemas, fs=self._fs, clock=self._clock
         )
+
+    def _make_lane(self, driver: SinkDriver) -> Lane:
         rotation = self.sink.rotation
         return Lane(
             self.sink.name,
@@ -184,15 +208,16 @@ class ChainRunner:
         )
 
     def _epoch(self) -> int:
-        """Return the WAL's epoch, for object names; 0 while nothing was ever durable."""
+        """Return the WAL's epoch, 0 while there is no WAL."""
         mark = load_mark(self._fs, self._wal_dir)
         return 0 if mark is None else mark.epoch
 
     def step(self) -> StepResult:
         """Do one bounded piece of work: read, process and submit some frames.
 
-        Never raises: whatever comes up here, BaseException included, is counted as a panic, and
-        the chain is built again from its cursor after a backoff (spec 4.2).
+        Never raises: a ``FatalError`` makes the chain failed, whatever else comes up here,
+        BaseException included, is counted as a panic, and the chain is built again from its
+        cursor after a backoff (spec 4.2).
         """
         with self._step_lock:
             if not self._opened or self._fatal is not None:
@@ -204,12 +229,21 @@ class ChainRunner:
                     self._rebuild()
                 self._lane.start()
                 result = self._step()
+            except FatalError as exc:
+                self._failed(exc)
+                return StepResult.IDLE
             except BaseException as exc:  # noqa: BLE001 - the chain's edge
                 self._panic = exc
                 self._panics += 1
+                self._panicked_after = max(self._last[0], self._panicked_after or BEFORE_ALL)
                 self._backoff.failed(self._clock.monotonic_ns())
                 return StepResult.NOT_READY
-            self._backoff.succeeded()
+            # What lies before the frame that failed always works: only passing it is a success.
+            if self._panicked_after is not None and (
+                result is StepResult.IDLE or self._last[0] > self._panicked_after
+            ):
+                self._panicked_after = None
+                self._backoff.succeeded()
             return result
 
     def _step(self) -> StepResult:
@@ -289,6 +323,8 @@ class ChainRunner:
             True when everything durable at the call was stamped and delivered.
         """
         if not self._opened:
+            if not self.joined:
+                self._let_go(0.0)
             return True
         deadline = self._clock.monotonic_ns() + int(drain_timeout_s * 1e9)
         with self._step_lock:
@@ -301,18 +337,25 @@ class ChainRunner:
                 self._panics += 1
             self._opened = False
             self._stopped = "drained" if drained else "not_drained"
-            self.joined = self._lane.stop(timeout_s=LANE_JOIN_S)
-            self._close_parts()
-            if self.joined:
-                # A lane that still runs may still write: its lock goes with the process.
-                self._release()
+            with self._gauge_lock:
+                if self._gauge is not None:
+                    self._gauge.close()
+                    self._gauge = None
+            self._let_go(LANE_JOIN_S)
         return drained
+
+    def _let_go(self, timeout_s: float) -> None:
+        """Close everything, unless the lane still runs: then it may still write."""
+        self.joined = self._lane.stop(timeout_s=timeout_s)
+        if self.joined:
+            self._close_parts()
+            self._release()
 
     def _drain(self, deadline_ns: int) -> bool:
         """Work off what is durable now, then cut; frames that come meanwhile stay in the WAL."""
         target = self._reader.durable
         read_all = False
-        while self._clock.monotonic_ns() < deadline_ns:
+        while self._clock.monotonic_ns() < deadline_ns and self._fatal is None:
             self._lane.start()
             if not read_all:
                 result = self._step()
@@ -360,7 +403,7 @@ class ChainRunner:
         if not self._opened:
             return (ComponentStatistics(name, Kind.CHAIN, self._closed_state(), node),)
         lane = self._lane.statistics()
-        backlog = self._reader.backlog(self._cursor.position)
+        backlog = self._measure_backlog()
         counts, base = self._counts, self._baseline
         since_open = {o: counts.total(o) - base.total(o) for o in Outcome}
         age_ns = self._clock.time_ns() - backlog.oldest_ingest_time_ns if backlog.frames else 0
@@ -395,6 +438,17 @@ class ChainRunner:
         )
         return (chain, quarantine)
 
+    def _measure_backlog(self) -> Backlog:
+        """Return what waits; while the log cannot be read the last figure, and the error."""
+        with self._gauge_lock:
+            if self._gauge is not None:
+                try:
+                    self._backlog = self._gauge.backlog(self._cursor.position)
+                    self._backlog_error = ""
+                except (OSError, FormatError) as exc:
+                    self._backlog_error = redact(exc)
+            return self._backlog
+
     def _details(self, lane: LaneStatistics) -> dict[str, str]:
         held = self._buffers.statistics()
         details = {
@@ -409,9 +463,11 @@ class ChainRunner:
             "panics": str(self._panics),
             "wal_position": str(self._last[0]),
             "cursor": str(self._cursor.position),
-            "damaged_ranges": str(len(self._reader.damage)),
-            "gaps": str(len(self._reader.gaps)),
+            "damaged_ranges": str(self._reader.damaged_count),
+            "gaps": str(self._reader.gap_count),
         }
+        if self._backlog_error:
+            details["backlog_error"] = self._backlog_error
         counts = self._counts
         details.update({f"errors.{k}": str(v) for k, v in sorted(lane.errors.items())})
         details.update({f"rows.{k}": str(v) for k, v in sorted(counts.rows.items())})
@@ -422,9 +478,10 @@ class ChainRunner:
         problem = self._fatal or self._panic or lane.problem
         if problem is not None:
             return self._problem_state(problem, lane)
-        if self._reader.damage or self._reader.gaps:
-            code = "wal_damage" if self._reader.damage else "wal_gap"
-            what = f"{len(self._reader.damage)} damaged ranges, {len(self._reader.gaps)} gaps"
+        damaged, gaps = self._reader.damaged_count, self._reader.gap_count
+        if damaged or gaps:
+            code = "wal_damage" if damaged else "wal_gap"
+            what = f"{damaged} damaged ranges, {gaps} gaps"
             reason = f"the WAL has {what}; run `thadam wal fsck` to see them"
             return self._tracker.update(State.DEGRADED, code, reason)
         if not lane.alive:
@@ -460,13 +517,17 @@ def _classify(problem: BaseException) -> tuple[str, str]:
     """Return the reason code and the sentence for a failure, by its type."""
     if isinstance(problem, LockHeldError):
         return "lock_held", "another process runs this chain; stop it first"
-    if isinstance(problem, StorageFullError):
+    if isinstance(problem, StorageFullError) or (isinstance(problem, OSError) and is_full(problem)):
         return (
             "storage_full",
             "disk, quota or budget is exhausted; free space, it resumes by itself",
         )
     if isinstance(problem, TransientError):
         return "sink_unreachable", "the store does not take data; it is tried again by itself"
+    if isinstance(problem, FormatError):
+        return "format_version", "a file is not readable by this version; the exception names it"
+    if isinstance(problem, QuarantineUnwritableError):
+        return "quarantine_unwritable", "rejects cannot be made durable, so nothing is published"
     if isinstance(problem, FatalError):
         return "sink_refused", "it needs another configuration or credentials, then configure again"
     if isinstance(problem, OSError):
