@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -134,3 +136,21 @@ def test_a_state_of_another_format_is_refused(raw: bytes) -> None:
     """Nothing is guessed about a state file."""
     with pytest.raises(FormatError):
         ChainState.decode(raw)
+
+
+def test_records_whose_topic_is_not_declared_are_quarantined_and_the_chain_goes_on() -> None:
+    """A damaged declaration costs its records a reject each, never the chain."""
+    chain = _chain(Numbering())
+    known = make_frame(3, [(A, b"1")])
+    lost = make_frame(4, [(A, b"2"), (B, b"x" * 70_000)], publishers=[b"g", b"g"])
+    lost = dataclasses.replace(lost, topics={1: A}, publishers={})
+    submission = chain.step([known, lost])
+    assert submission.last == Position(0, 4)
+    assert submission.batches[0].rows.column("n").to_pylist() == [1, 2]
+    (reject,) = submission.rejects
+    assert (reject.error_domain, reject.error_code) == ("decode", "decode.type_unknown")
+    assert (reject.wal_pos, reject.record_index, reject.source_id) == (4, 1, "robot")
+    assert (reject.dataset, reject.topic, reject.raw_truncated) == ("", "", True)
+    assert len(reject.raw) == 65_536
+    assert chain.counts.messages == {"/a": {"delivered": 2}, "": {"quarantined": 1}}
+    assert chain.counts.rejects == {"decode.type_unknown": 1}

@@ -100,6 +100,25 @@ def test_a_sink_that_cannot_deliver_is_degraded_and_blocks_nobody(tmp_path: Path
         _wait(lambda: state() is State.RUNNING, edge)
 
 
+@pytest.mark.parametrize("cursor", [b"", b"garbage", None], ids=["empty", "garbage", "no folder"])
+def test_capture_starts_whatever_the_cursor_of_some_chain_looks_like(
+    tmp_path: Path, cursor: bytes | None
+) -> None:
+    """Capture never waits for a sink: a damaged cursor stops its own chain alone."""
+    _write(tmp_path, range(10))
+    chains = tmp_path / "data" / "chains"
+    chains.mkdir()
+    if cursor is None:
+        (chains / "notes.txt").write_text("a file, no chain")
+    else:
+        (chains / "removed").mkdir()
+        (chains / "removed" / "cursor").write_bytes(cursor)
+    edge = Edge(_load(tmp_path))
+    edge.start()
+    assert edge.close(DEADLINE_S)
+    assert _numbers(tmp_path / "lake") == list(range(10))
+
+
 def test_an_edge_that_is_already_running_is_named(tmp_path: Path) -> None:
     """The second process gets one sentence and touches nothing."""
     with Edge(_load(tmp_path)), pytest.raises(Exception, match=str(os.getpid())):

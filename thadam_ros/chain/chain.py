@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from thadam_ros.chain.counts import ChainCounts
-from thadam_ros.chain.router import Router
+from thadam_ros.chain.router import Columns, Router
 from thadam_ros.chain.state import ChainState
 from thadam_ros.config.schema import DatasetConfig
 from thadam_ros.model.event import (
@@ -87,7 +87,10 @@ class Chain:
         columns = self._router.columns(frames)
         outcome = np.full(len(columns), int(Outcome.UNMATCHED), np.uint8)
         batches: list[EventBatch] = []
-        rejects: list[Reject] = []
+        lost = self._router.undeclared(columns)
+        rejects = [self._lost(columns, index) for index in lost.tolist()]
+        outcome[lost] = int(Outcome.QUARANTINED)
+        self.counts.rejects.update(reject.error_code for reject in rejects)
         for dataset, rows, group in self._router.groups(columns):
             for result, part in self._process(dataset, group):
                 indices = rows if part is None else rows[part]
@@ -107,6 +110,31 @@ class Chain:
             batches=tuple(batches),
             rejects=tuple(rejects),
             state=self.snapshot() if snapshot else None,
+        )
+
+    def _lost(self, columns: Columns, index: int) -> Reject:
+        """Return the reject of a record that no dataset can claim."""
+        source_id, topic = self._router.topics[int(columns.topic[index])]
+        start, end = int(columns.starts[index]), int(columns.ends[index])
+        return Reject(
+            wal_epoch=int(columns.wal_epoch[index]),
+            wal_pos=int(columns.wal_pos[index]),
+            ingest_time_ns=int(columns.ingest_time_ns[index]),
+            source_id=source_id,
+            topic=topic.name,
+            error_domain="decode",
+            error_code="decode.type_unknown",
+            reason="the declaration of its topic or source in the WAL is damaged",
+            raw=columns.payload[start : min(end, start + REJECT_RAW_BYTES_MAX)].tobytes(),
+            raw_truncated=end - start > REJECT_RAW_BYTES_MAX,
+            dataset="",
+            record_index=int(columns.record_index[index]),
+            sample_idx=-1,
+            encoding=topic.encoding,
+            type_name=topic.type_name,
+            type_hash=topic.type_hash,
+            clock_synced=bool(columns.clock_synced[index]),
+            row_hash="",
         )
 
     def _process(

@@ -17,6 +17,10 @@ from thadam_ros.model.message import Frame, RecordGroup, TopicDeclaration
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
+#: Stands for a topic whose declaration does not verify.
+UNDECLARED = TopicDeclaration("", encoding="")
+
+
 def topic_matches(dataset: DatasetConfig, source_id: str, topic: TopicDeclaration) -> bool:
     """Tell whether a dataset takes a topic of a source.
 
@@ -77,6 +81,7 @@ class Router:
         self._topic_ids: dict[tuple[str, TopicDeclaration], int] = {}
         self.topics: list[tuple[str, TopicDeclaration]] = []
         self._takers: list[tuple[str, ...]] = []
+        self._lost: list[int] = []
         self._publisher_ids: dict[bytes, int] = {}
         self._publishers: list[bytes] = []
 
@@ -128,6 +133,12 @@ class Router:
                 source_id = self.topics[topic_ids[0]][0]
                 yield dataset, rows, self._group(columns, source_id, topic_ids, rows)
 
+    def undeclared(self, columns: Columns) -> npt.NDArray[np.int64]:
+        """Return the records whose topic or source nobody knows: its declaration is damaged."""
+        if not self._lost:
+            return np.zeros(0, np.int64)
+        return np.flatnonzero(np.isin(columns.topic, self._lost))
+
     def _group(
         self, columns: Columns, source_id: str, topic_ids: list[int], rows: npt.NDArray[np.int64]
     ) -> RecordGroup:
@@ -158,8 +169,8 @@ class Router:
 
     def _topic_column(self, frame: Frame) -> npt.NDArray[np.int32]:
         table = {
-            int(ref): self._topic_id(frame.source_id, frame.topics[int(ref)])
-            for ref in np.unique(frame.topic_refs)
+            ref: self._topic_id(frame.source_id, frame.topics.get(ref, UNDECLARED))
+            for ref in np.unique(frame.topic_refs).tolist()
         }
         return _translate(frame.topic_refs, table)
 
@@ -169,15 +180,20 @@ class Router:
         if known is None:
             known = self._topic_ids[key] = len(self.topics)
             self.topics.append(key)
+            lost = topic == UNDECLARED or not source_id
+            if lost:
+                self._lost.append(known)
             takers = (n for n, d in self._datasets.items() if topic_matches(d, source_id, topic))
-            self._takers.append(tuple(takers))
+            self._takers.append(() if lost else tuple(takers))
         return known
 
     def _publisher_column(self, frame: Frame) -> npt.NDArray[np.int32]:
         table = {0: -1}
         for ref in np.unique(frame.publisher_refs).tolist():
-            if ref:
-                gid = frame.publishers[ref]
+            gid = frame.publishers.get(ref)
+            if gid is None:
+                table[ref] = -1
+            else:
                 if gid not in self._publisher_ids:
                     self._publisher_ids[gid] = len(self._publishers)
                     self._publishers.append(gid)

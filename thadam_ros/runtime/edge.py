@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable
 from types import TracebackType
 
 from thadam_ros.chain.cursor import read_cursor
+from thadam_ros.errors import FormatError
 from thadam_ros.model.clock import Clock, SystemClock
 from thadam_ros.model.position import Position
 from thadam_ros.model.states import ComponentStatistics
@@ -27,14 +29,23 @@ POLL_S = 0.1
 def chain_cursors(data_dir: str, fs: FileSystem) -> list[Position]:
     """Return the cursors of all chains that ever stamped a cut.
 
+    A cursor that is damaged or of another version is passed over: its own chain refuses it and
+    says so, capture goes on.
+
     Raises:
-        FormatError: If a cursor file is damaged or of another version.
+        OSError: From the filesystem.
     """
     root = os.path.join(data_dir, "chains")
     if not fs.exists(root):
         return []
-    cursors = (read_cursor(os.path.join(root, name), fs) for name in fs.listdir(root))
-    return [cursor.position for cursor in cursors if cursor is not None]
+    positions = []
+    for name in fs.listdir(root):
+        # A file beside the chains' folders is none of ours.
+        with contextlib.suppress(FormatError, NotADirectoryError):
+            cursor = read_cursor(os.path.join(root, name), fs)
+            if cursor is not None:
+                positions.append(cursor.position)
+    return positions
 
 
 def open_wal(
