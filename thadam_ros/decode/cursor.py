@@ -106,34 +106,27 @@ class Scope:
     children: dict[int, Scope] = field(default_factory=dict)
     blocks: dict[int, tuple[Block, int]] | None = None
 
-    def take(self, order: Ints) -> Scope:
-        """Return the scope's entries in another order."""
-        taken = Scope(len(order), {slot: values[order] for slot, values in self.slots.items()})
-        for slot, child in self.children.items():
-            counts = self.slots[slot]
-            firsts = np.cumsum(counts) - counts
-            taken.children[slot] = child.take(ragged_range(firsts[order], counts[order]))
-        return taken
-
-    @staticmethod
-    def concatenate(parts: Sequence[Scope]) -> Scope:
-        """Return one scope with the entries of all, in order."""
-        first = parts[0]
-        joined = Scope(sum(part.size for part in parts))
-        for slot in first.slots:
-            joined.slots[slot] = np.concatenate([part.slots[slot] for part in parts])
-        for slot in first.children:
-            joined.children[slot] = Scope.concatenate([part.children[slot] for part in parts])
-        return joined
-
     @staticmethod
     def assemble(places: Sequence[Ints], parts: Sequence[Scope]) -> Scope:
         """Put entry i of ``parts[k]`` at ``places[k][i]``; the places are a permutation."""
-        joined = Scope.concatenate(parts)
-        place = np.concatenate(places)
-        order = np.empty(joined.size, np.int64)
-        order[place] = np.arange(joined.size)
-        return joined.take(order)
+        first = parts[0]
+        joined = Scope(sum(part.size for part in parts))
+        for slot in first.slots:
+            values = np.empty(joined.size, np.int64)
+            for place, part in zip(places, parts, strict=True):
+                values[place] = part.slots[slot]
+            joined.slots[slot] = values
+        for slot in first.children:
+            counts = joined.slots[slot]
+            firsts = np.cumsum(counts) - counts
+            joined.children[slot] = Scope.assemble(
+                [
+                    ragged_range(firsts[place], part.slots[slot])
+                    for place, part in zip(places, parts, strict=True)
+                ],
+                [part.children[slot] for part in parts],
+            )
+        return joined
 
 
 def ragged_range(firsts: Ints, counts: Ints) -> Ints:
