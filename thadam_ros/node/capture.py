@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Capture of one ``ros2`` source: discovery, subscriptions, counters, hand-over to the WAL.
 
-Threads: *discovery* runs in an executor (a timer of its own group, since rclpy does not expose the
-graph's guard condition); *draining* runs in the drainer's thread (:mod:`thadam_ros.node.wait_set`).
-Discovery alone touches the set of topics, draining alone moves messages; counters are read by
-anybody.
+Threads: *discovery* looks at the graph four times a second (rclpy does not expose the graph's guard
+condition; in an executor each look would cost a rebuilt wait set, ten times the look itself);
+*draining* runs in the drainer's thread (:mod:`thadam_ros.node.wait_set`). Discovery alone touches
+the set of topics, draining alone moves messages; counters are read by anybody.
 
 A failing type, topic or subscription never stops discovery of the others: it is reported once and
 tried again.
@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
-from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
 from rclpy.node import Node
 
 from thadam_ros.errors import FatalError
@@ -27,7 +26,6 @@ from thadam_ros.model.states import ComponentStatistics, Kind, State
 from thadam_ros.node.capabilities import Capabilities
 from thadam_ros.node.counters import TopicCounters, TopicStatistics
 from thadam_ros.node.raw_subscription import CapturedTopic
-from thadam_ros.node.steady import steady_clock
 from thadam_ros.node.topic_capture import TopicCapture
 from thadam_ros.node.topics import Selection, TopicSelector
 from thadam_ros.node.types import TypeResolver, Unresolved, graph_hash
@@ -94,8 +92,7 @@ class RosCapture:
         self._troubled: dict[str, str] = {}
         self._counts: dict[str, int] = {}
         self._looks = 0
-        self._look_lock = threading.Lock()
-        self._stopping = False
+        self._stopping = threading.Event()
         self._paused = False
         self._tracker = StateTracker(clock)
         self._bugs = 0
@@ -114,35 +111,30 @@ class RosCapture:
             self._drainer = CallbackDrainer(
                 node, self.source_name, self._deliver, self._bug, drain=capabilities.drain
             )
-        group = MutuallyExclusiveCallbackGroup()
-        self._timer = node.create_timer(
-            DISCOVERY_PERIOD_S, self._look, callback_group=group, clock=steady_clock()
-        )
         self._look()
+        self._discovery = threading.Thread(
+            target=self._discover, name=f"discovery-{self.source_name}"
+        )
+        self._discovery.start()
 
     def stop(self, timeout_s: float) -> bool:
         """Take what waits, hand it over, and give all subscriptions back.
 
         Returns:
-            False when the draining thread did not end in time; its subscriptions stay.
+            False when a thread did not end in time; the subscriptions stay then.
         """
-        self._stopping = True
-        if not self._look_lock.acquire(timeout=timeout_s):  # a look that runs now ends first
-            return False
-        try:
-            drainer = self._drainer
-            if drainer is None:
-                return True
-            if not drainer.close(timeout_s):
-                return False
-            self._drainer = None
-            self._node.destroy_timer(self._timer)
-            for topic in self._topics.values():
-                topic.close()
-            self._resolver.close()
+        self._stopping.set()
+        drainer = self._drainer
+        if drainer is None:
             return True
-        finally:
-            self._look_lock.release()
+        self._discovery.join(timeout_s)
+        if self._discovery.is_alive() or not drainer.close(timeout_s):
+            return False
+        self._drainer = None
+        for topic in self._topics.values():
+            topic.close()
+        self._resolver.close()
+        return True
 
     def pause(self, paused: bool) -> None:
         """Refuse (and count) everything while ``paused``."""
@@ -151,7 +143,7 @@ class RosCapture:
     @property
     def ended(self) -> bool:
         """Whether it was stopped; it is not started again."""
-        return self._stopping
+        return self._stopping.is_set()
 
     @property
     def paused(self) -> bool:
@@ -184,19 +176,22 @@ class RosCapture:
 
     # Discovery.
 
+    def _discover(self) -> None:
+        while not self._stopping.wait(DISCOVERY_PERIOD_S):
+            self._look()
+
     def _look(self) -> None:
-        with self._look_lock:
-            if self._stopping:
-                return
-            self._looks += 1
-            if self._looks % FULL_LOOK_EVERY == 0:
-                self._counts.clear()
-            try:
-                own = self._own_topics()
-                for name, _types in self._node.get_topic_names_and_types():
-                    self._look_at(name, own)
-            except BaseException as exc:  # noqa: BLE001 - the edge of this component (spec 1.6)
-                self._bug(exc)
+        self._looks += 1
+        if self._looks % FULL_LOOK_EVERY == 0:
+            self._counts.clear()
+        try:
+            own = self._own_topics()
+            for name, _types in self._node.get_topic_names_and_types():
+                if self._stopping.is_set():
+                    return
+                self._look_at(name, own)
+        except BaseException as exc:  # noqa: BLE001 - the edge of this component (spec 1.6)
+            self._bug(exc)
 
     def _look_at(self, name: str, own: Collection[str]) -> None:
         topic = self._topics.get(name)

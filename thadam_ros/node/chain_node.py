@@ -87,8 +87,9 @@ class ChainNode(ManagedNode):
         self._guard = self.create_guard_condition(self._work, callback_group=group)
         period = POLL_ALONE_S if alone else POLL_S
         self._poll = self.create_timer(
-            period, self._work, callback_group=group, clock=steady_clock(), autostart=False
+            period, self._work, callback_group=group, clock=steady_clock()
         )
+        self._poll.cancel()
 
     @property
     def autostart(self) -> bool:
