@@ -505,3 +505,28 @@ def test_backlog_and_reports_may_be_asked_while_another_thread_reads(
     assert failures == []
     assert seen == list(range(writer.durable.frame + 1))
     reader.close()
+
+
+def test_damage_in_a_segment_that_grew_since_it_was_opened_costs_only_itself(
+    open_writer: OpenWriter, wal_dir: str
+) -> None:
+    """A following reader finds the next intact frame beyond the size it met at first."""
+    writer = open_writer(commit="each", compression="none")
+    ref = writer.declare_topic(TopicDeclaration("/a"))
+    reader = WalReader(wal_dir, fs=OsFileSystem())
+    assert writer.append(make_batch([b"first"], topic_ref=ref))
+    assert writer.flush(DEADLINE_S)
+    assert [frame.position for frame in drain(reader)] == [0]
+    (name,) = [name for name in os.listdir(wal_dir) if name.endswith(".wal")]
+    path = os.path.join(wal_dir, name)
+    start = os.path.getsize(path)
+    for payload in (b"second", b"third", b"fourth"):
+        assert writer.append(make_batch([payload], topic_ref=ref))
+    assert writer.flush(DEADLINE_S)
+    with open(path, "r+b") as file:
+        file.seek(start)
+        file.write(b"\xff" * 16)
+    assert [frame.position for frame in drain(reader)] == [2, 3]
+    (lost,) = reader.damage
+    assert (lost.first, lost.last) == (Position(0, 1), Position(0, 1))
+    reader.close()

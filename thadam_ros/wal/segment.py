@@ -273,6 +273,9 @@ class SegmentWalk:
 
     def _search(self, offset: int, limit: int, extent: Extent | None) -> Found | None:
         """Return the first frame at or after ``offset`` whose header verifies."""
+        if limit > self.size:
+            # The newest segment has grown since it was opened.
+            self.size = self._fs.size(self.path)
         limit = min(limit, self.size)
         if self._sync is not None:
             key, key_offset = self._sync, 0
