@@ -319,15 +319,26 @@ def _hash_of(store: object, name: str) -> str:
     return store.hash_rihs01(name)  # type: ignore[attr-defined,no-any-return]
 
 
+def installed_prefixes() -> list[str]:
+    """Where ROS packages are installed here: a workspace, below it the installation."""
+    prefixes = os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep)
+    prefixes += [os.environ.get("VIRTUAL_ENV", ""), sys.prefix]
+    return list(dict.fromkeys(filter(None, prefixes)))
+
+
 def installed_descriptions() -> list[Path]:
     """Type description files of the ROS packages installed here."""
-    prefixes = os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep)
-    prefixes.append(os.environ.get("VIRTUAL_ENV", ""))
-    prefixes.append(sys.prefix)
-    for prefix in filter(None, prefixes):
-        if found := sorted(Path(prefix).glob("share/*/msg/*.json")):
-            return found
-    return []
+    return [
+        path
+        for prefix in installed_prefixes()
+        for path in sorted(Path(prefix).glob("share/*/msg/*.json"))
+    ]
+
+
+def installed_idl(package: str, kind: str, short: str) -> str:
+    """The IDL text of an installed type."""
+    paths = (Path(p, "share", package, kind, f"{short}.idl") for p in installed_prefixes())
+    return next(path for path in paths if path.is_file()).read_text("utf-8")
 
 
 def test_hashes_equal_those_that_ros_generated() -> None:
@@ -335,7 +346,7 @@ def test_hashes_equal_those_that_ros_generated() -> None:
     files = installed_descriptions()
     if not files:
         pytest.skip("no ROS packages are installed here")
-    catalog = TypeCatalog(prefixes=[str(files[0].parents[3])], well_known=False)
+    catalog = TypeCatalog(prefixes=installed_prefixes(), well_known=False)
     for file in files:
         name = f"{file.parents[1].name}/msg/{file.stem}"
         hashes = json.loads(file.read_text(encoding="utf-8"))["type_hashes"]
@@ -350,14 +361,13 @@ def test_idl_and_msg_of_one_type_have_one_hash() -> None:
     files = [f for f in installed_descriptions() if f.with_suffix(".msg").exists()]
     if not files:
         pytest.skip("no ROS packages are installed here")
-    share = files[0].parents[2]
     for file in files[::10]:
         name = f"{file.parents[1].name}/msg/{file.stem}"
         described = json.loads(file.read_text(encoding="utf-8"))
         parts = [f"{'=' * 80}\nIDL: {name}\n{file.with_suffix('.idl').read_text('utf-8')}"]
         for inner in described["type_description_msg"]["referenced_type_descriptions"]:
             package, kind, short = inner["type_name"].split("/")
-            text = (share / package / kind / f"{short}.idl").read_text("utf-8")
+            text = installed_idl(package, kind, short)
             parts.append(f"{'=' * 80}\nIDL: {inner['type_name']}\n{text}")
         expected = next(
             h["hash_string"] for h in described["type_hashes"] if h["type_name"] == name

@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 import importlib.util
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 from types import ModuleType
 
@@ -106,7 +109,8 @@ def test_rcl_understands_the_arguments_and_lets_them_win(edge: ModuleType, tmp_p
         "/**:\n  ros__parameters:\n    config_file: from-file\n    metrics_port: 1\n"
         "    edge: {data_dir: from-file}\n    kept: from-file\n"
     )
-    values = {**EVERY_ARGUMENT, "params_file": str(params), "data_dir": "2024"}
+    # The log level holds for this whole process and would flood the tests that follow.
+    values = {**EVERY_ARGUMENT, "params_file": str(params), "data_dir": "2024", "log_level": ""}
     context = Context()
     # As launch_ros composes it: these arguments, then name and namespace.
     arguments = ["--ros-args", *edge.ros_arguments(values), "--ros-args"]
@@ -132,6 +136,69 @@ def test_rcl_understands_the_arguments_and_lets_them_win(edge: ModuleType, tmp_p
             node.destroy_node()
     finally:
         rclpy.shutdown(context=context)
+
+
+DOCUMENT = """
+schema: 1
+edge: {{data_dir: {root}/data, lock_file: {root}/datasets.lock, clock: always_synced,
+       identity: {{robot: r1}}}}
+wal: {{budget: 256MiB, min_free: 1MiB}}
+sources: {{robot: {{type: ros2}}}}
+datasets:
+  words: {{match: {{source: robot, topics: [words]}}, type: std_msgs/msg/String, all_fields: true}}
+sinks: {{lake: {{type: parquet, url: {root}/lake}}}}
+"""
+
+
+@pytest.mark.ros
+def test_the_command_line_starts_the_edge_and_an_interrupt_ends_it(
+    edge: ModuleType, ros_domain: int, tmp_path: Path
+) -> None:
+    """The installed executable, started as launch would, brings both nodes to active."""
+    import rclpy
+    from ament_index_python.packages import get_package_prefix
+    from lifecycle_msgs.srv import GetState
+    from rclpy.context import Context
+    from rclpy.executors import SingleThreadedExecutor
+
+    document = tmp_path / "thadam.yaml"
+    document.write_text(DOCUMENT.format(root=tmp_path))
+    executable = Path(get_package_prefix("thadam_ros")) / "lib/thadam_ros/thadam_edge"
+    command = [str(executable), "--ros-args"]
+    command += edge.ros_arguments({"config_file": str(document), "autostart": "true"})
+    command += ["--ros-args", "-r", "__node:=thadam", "-r", "__ns:=/r1"]
+    context = Context()
+    rclpy.init(context=context, domain_id=ros_domain)
+    node = rclpy.create_node("launch_test", context=context)
+    executor = SingleThreadedExecutor(context=context)
+    executor.add_node(node)
+
+    def state(name: str) -> str:
+        client = clients[name]
+        if not client.wait_for_service(timeout_sec=0.5):
+            return "absent"
+        answer = client.call_async(GetState.Request())
+        executor.spin_until_future_complete(answer, timeout_sec=2.0)
+        return str(answer.result().current_state.label) if answer.done() else "silent"
+
+    clients = {
+        name: node.create_client(GetState, f"/r1/{name}/get_state")
+        for name in ("thadam", "thadam_lake")
+    }
+    with subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.DEVNULL) as process:
+        try:
+            deadline = time.monotonic() + 60
+            while {state(name) for name in clients} != {"active"}:
+                assert process.poll() is None, "the process ended by itself"
+                assert time.monotonic() < deadline, "not active within a minute"
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
+            node.destroy_node()
+            executor.shutdown()
+            context.shutdown()
+    assert (tmp_path / "data" / "wal" / "durable").is_file()
 
 
 @pytest.mark.usefixtures("launched")
