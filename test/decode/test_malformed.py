@@ -106,7 +106,7 @@ CONTENT = (
 TRAILING = (
     Case("padding-to-4", "int8 a", LE + b"\x07\xee\xee\xee", "value", {"a": 7}),
     Case("padding-not-to-4", "int8 a", LE + b"\x07\xee\xee", "value, surplus", {"a": 7}),
-    Case("surplus", "int8 a", LE + b"\x07" + bytes(11), "value, surplus", {"a": 7}),
+    Case("surplus", "int32 a", LE + u32(7) + bytes(4), "value, surplus", {"a": 7}),
     Case("surplus-second-message", "int32 a", LE + u32(1) + LE + u32(2),
          "value, surplus", {"a": 1}),
     Case("estimated-size", "float64[] a", LE + u32(0) + b"\xee" * 4, "value", {"a": []}),
