@@ -142,6 +142,7 @@ class WalWriter:
         self._taken_bytes = 0
         self._accepted = 0
         self._settled = 0
+        self._unannounced = 0
         self._flush_upto = 0
         self._closing = False
         self._failed = False
@@ -337,6 +338,7 @@ class WalWriter:
             self._thread_error = f"{type(exc).__name__}: {exc}"
             self._fail()
         finally:
+            self._announce()
             try:
                 self._log.close()
             except OSError as exc:
@@ -345,30 +347,30 @@ class WalWriter:
                 self._stopped = True
                 self._changed.notify_all()
 
+    def _due_in_ns(self) -> int | None:
+        """Return how long the next commit has to wait, None when nothing waits for one."""
+        if not self._waiting:
+            return None
+        if (
+            self._closing
+            or self._flush_upto > self._settled + self._unannounced
+            or self._config.commit == "each"
+            or self._waiting_bytes >= self._config.commit_bytes
+        ):
+            return 0
+        due_ns = self._waiting[0].monotonic_ns + self._config.commit_interval_ns
+        return max(0, due_ns - self._clock.monotonic_ns())
+
     def _take(self) -> bool:
         """Wait for a commit to be due and take its batches; False at the end."""
-        config = self._config
         with self._changed:
-            while True:
-                urgent = self._closing or self._flush_upto > self._settled
-                if self._waiting:
-                    due_ns = self._waiting[0].monotonic_ns + config.commit_interval_ns
-                    left_ns = due_ns - self._clock.monotonic_ns()
-                    if (
-                        urgent
-                        or config.commit == "each"
-                        or self._waiting_bytes >= config.commit_bytes
-                        or left_ns <= 0
-                    ):
-                        break
-                    self._changed.wait(left_ns / 1e9)
-                elif self._closing or self._failed:
+            while (wait_ns := self._due_in_ns()) != 0:
+                if wait_ns is None and (self._closing or self._failed):
                     return False
-                else:
-                    self._changed.wait()
+                self._changed.wait(None if wait_ns is None else wait_ns / 1e9)
             self._taken_bytes = 0
             # Not everything: what waits beyond one commit keeps the memory bound moving.
-            most = 0 if config.commit == "each" else config.commit_bytes
+            most = 0 if self._config.commit == "each" else self._config.commit_bytes
             while self._waiting and (
                 not self._taken or self._taken_bytes + self._waiting[0].bytes <= most
             ):
@@ -382,14 +384,36 @@ class WalWriter:
         started_ns = self._clock.monotonic_ns()
         config, taken = self._config, self._taken
         groups = [taken] if config.commit == "each" else group_batches(taken, config.commit_bytes)
-        if not self._write([encode_frame(group, self._compressor) for group in groups]):
+        frames = [encode_frame(group, self._compressor) for group in groups]
+        # Whom the last commit wakes runs while this thread waits for the disk, not before.
+        self._announce()
+        if not self._write(frames):
             return
         duration_ns = self._clock.monotonic_ns() - started_ns
         with self._changed:
-            self._settled += len(taken)
+            self._full = False
+            self._unannounced += len(taken)
             self._taken, self._taken_bytes = [], 0
             self._last_commit_ns = duration_ns
             self._longest_commit_ns = max(self._longest_commit_ns, duration_ns)
+            at_once = self._due_in_ns() == 0
+        if not at_once:
+            self._announce()
+
+    def _announce(self) -> None:
+        """Tell the listener, then everyone who flushes, of commits whose mark has moved."""
+        if not self._unannounced:
+            return
+        if self._on_durable is not None:
+            try:
+                self._on_durable()
+            except BaseException as exc:  # noqa: BLE001 - a listener must not end the log
+                with self._changed:
+                    self._callback_errors += 1
+                self._log.counters.last_error = f"on_durable: {type(exc).__name__}: {exc}"
+        with self._changed:
+            self._settled += self._unannounced
+            self._unannounced = 0
             self._changed.notify_all()
 
     def _write(self, frames: Sequence[EncodedFrame]) -> bool:
@@ -406,16 +430,7 @@ class WalWriter:
                 self._fail()
                 return False
             else:
-                break
-        self._full = False
-        if self._on_durable is not None:
-            try:
-                self._on_durable()
-            except BaseException as exc:  # noqa: BLE001 - a listener must not end the log
-                with self._changed:
-                    self._callback_errors += 1
-                self._log.counters.last_error = f"on_durable: {type(exc).__name__}: {exc}"
-        return True
+                return True
 
     def _wait_for_space(self, retry_ns: int) -> bool:
         """Pause after a refusal; False when closing, then what waits is lost and counted."""
