@@ -94,3 +94,52 @@ def test_rejects_without_bytes_fill_the_buffers_too() -> None:
     assert not buffers.admits()
     buffers.rejects_staged(buffers.boundary())
     assert buffers.admits()
+
+
+def _values(rows: tuple[pa.RecordBatch, ...]) -> list[int]:
+    return [x for batch in rows for x in batch.column("x").to_pylist()]
+
+
+def test_a_batch_counts_what_its_columns_take_whatever_its_rows() -> None:
+    """A slow topic hands over single rows; each is far larger in memory than its values."""
+    buffers = Buffers(100_000, _split)
+    for position in range(1000):
+        buffers.submit(_submission(position, 1), now_ns=1)
+    assert not buffers.admits()
+
+
+def test_small_batches_are_laid_together_up_to_the_boundary_and_stay_in_order() -> None:
+    """Single rows of a slow topic do not pile up as batches; later ones stay out of the cut."""
+    buffers = Buffers(1 << 30, _split)
+    for position in range(300):
+        rows = pa.RecordBatch.from_pydict({"x": pa.array([position])})
+        state = b"s" if position <= 200 else None
+        buffers.submit(
+            Submission(Position(0, position), 7, 1, (EventBatch("d", rows),), (), state), now_ns=1
+        )
+    boundary = buffers.boundary()
+    assert boundary is not None
+    before = buffers.size_bytes()
+    buffers.compact(boundary)
+    assert buffers.size_bytes() < before
+    (view,) = buffers.partitions(boundary)
+    assert len(view.rows) == 1
+    assert _values(view.rows) == list(range(201))
+    buffers.settle(view.key, view.rows)
+    buffers.submit(_submission(300, 0), now_ns=2)
+    (rest,) = buffers.partitions(buffers.boundary())
+    assert _values(rest.rows) == list(range(201, 300))
+
+
+def test_large_batches_are_not_copied_together() -> None:
+    """What is large enough stays as it is."""
+    buffers = Buffers(1 << 30, _split)
+    for position in range(100):
+        buffers.submit(_submission(position, 1 << 15), now_ns=1)
+    boundary = buffers.boundary()
+    assert boundary is not None
+    before = buffers.partitions(boundary)[0].rows
+    buffers.compact(boundary)
+    after = buffers.partitions(boundary)[0].rows
+    assert len(after) == 100
+    assert all(a is b for a, b in zip(after, before, strict=True))

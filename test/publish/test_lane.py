@@ -359,3 +359,58 @@ def test_a_flood_of_rejects_without_bytes_is_staged_before_its_cut(
     bench.submit(1, [], (empty,) * 40_000)
     bench.wait(lambda: len(bench.rejects.kept) == 40_000)
     assert bench.cuts == []
+
+
+def test_rows_that_trickle_in_wait_in_few_batches_and_are_published_once(
+    make_bench: Callable[..., Bench],
+) -> None:
+    """Memory follows rows, not submissions, however long a cut is away."""
+    bench = make_bench(max_age_ns=10**18)
+    for position in range(500):
+        bench.submit(position, [position])
+
+    def batches() -> int:
+        boundary = bench.buffers.boundary()
+        assert boundary is not None
+        bench.lane.notify()
+        return sum(len(view.rows) for view in bench.buffers.partitions(boundary))
+
+    bench.wait(lambda: batches() < 100)
+    bench.lane.request_cut()
+    bench.wait(lambda: bool(bench.cuts))
+    assert bench.published() == list(range(500))
+
+
+def test_a_unit_that_failed_is_not_laid_together_with_later_rows(
+    make_bench: Callable[..., Bench],
+) -> None:
+    """A sealed unit is sent again as it was, though many small batches follow it."""
+    bench = make_bench(max_age_ns=10**18, rows_max=100)
+    bench.store.raises.extend([TransientError("later")] * 3)
+    for position in range(100):
+        bench.submit(position, [position])
+    bench.wait(lambda: bool(bench.store.attempts))
+    for position in range(100, 300):
+        bench.submit(position, [position])
+    bench.lane.request_cut()
+    bench.wait(lambda: bool(bench.cuts))
+    assert sorted(bench.published()) == list(range(300))
+    first = bench.store.attempts[0]
+    assert all(unit is first for unit in bench.store.attempts[:4])
+
+
+def test_pressure_takes_the_largest_partitions_until_there_is_room(
+    make_bench: Callable[..., Bench],
+) -> None:
+    """Many partitions of equal size do not hold the chain back one by one."""
+    bench = make_bench(max_age_ns=10**18)
+    rows = pa.RecordBatch.from_pydict({"x": pa.array(range(1 << 13), pa.int64())})
+    batches = tuple(EventBatch(f"d{n}", rows.slice(n)) for n in range(16))
+    bench.buffers.submit(
+        Submission(Position(0, 0), 7, 1, batches, (), b"state"), time.monotonic_ns()
+    )
+    bench.lane.start()
+    bench.wait(lambda: bool(bench.store.units))
+    bench.wait(lambda: bench.buffers.size_bytes() < 0.75 * (1 << 20))
+    # The largest first, and no more than needed.
+    assert [unit.key.dataset for unit in bench.store.units] == ["d0", "d1", "d2", "d3", "d4"]

@@ -15,6 +15,11 @@ from thadam_ros.sinks.contract import PartitionKey
 
 #: What a reject takes in memory beside its raw bytes, about.
 REJECT_OVERHEAD_BYTES = 512
+#: What a column of a batch takes beside its values, about: one row of 40 columns takes 25 kB.
+COLUMN_OVERHEAD_BYTES = 600
+#: So many batches in a row, each with less than this, are laid together.
+SMALL_BATCHES = 64
+SMALL_BATCH_BYTES = 128 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,10 @@ class _Held:
     number: int
     rows: pa.RecordBatch
     size_bytes: int
+
+    @classmethod
+    def of(cls, number: int, rows: pa.RecordBatch) -> _Held:
+        return cls(number, rows, rows.nbytes + rows.num_columns * COLUMN_OVERHEAD_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +138,7 @@ class Buffers:
             number = self._number + 1
             held = dict(self._held)
             for key, rows in parts:
-                held[key] = held.get(key, _Partition()).plus(_Held(number, rows, rows.nbytes))
+                held[key] = held.get(key, _Partition()).plus(_Held.of(number, rows))
             rejects = self._rejects
             if submission.rejects:
                 size = sum(len(r.raw) + REJECT_OVERHEAD_BYTES for r in submission.rejects)
@@ -182,6 +191,32 @@ class Buffers:
         """Release rejects that are durable in staging."""
         with self._lock:
             self._rejects = tuple(e for e in self._rejects if e.number > boundary.number)
+
+    def compact(self, boundary: Boundary) -> None:
+        """Lay small batches at or below ``boundary`` together, where many follow each other.
+
+        For the lane alone, while it holds no view: rows are settled by identity. Any later
+        boundary covers all of such a batch.
+        """
+        with self._lock:
+            held = self._held
+        for key, partition in held.items():
+            stop = len(partition.entries)
+            while stop and partition.entries[stop - 1].number > boundary.number:
+                stop -= 1
+            start = stop
+            while start and partition.entries[start - 1].rows.nbytes < SMALL_BATCH_BYTES:
+                start -= 1
+            if stop - start < SMALL_BATCHES:
+                continue
+            run = partition.entries[start:stop]
+            table = pa.Table.from_batches([entry.rows for entry in run]).unify_dictionaries()
+            merged = _Held.of(run[-1].number, table.combine_chunks().to_batches()[0])
+            with self._lock:
+                # Submissions came behind at most: nobody else takes anything away.
+                entries = self._held[key].entries
+                after = (*entries[:start], merged, *entries[stop:])
+                self._held = {**self._held, key: _Partition.of(after)}
 
     def settle(self, key: PartitionKey, rows: tuple[pa.RecordBatch, ...]) -> None:
         """Release rows that the driver made durable; by identity, may be called again."""

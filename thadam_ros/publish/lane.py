@@ -16,7 +16,7 @@ from thadam_ros.publish.buffers import Boundary, Buffers, PartitionView
 from thadam_ros.publish.cut import CutPolicy, CutRecord
 from thadam_ros.sinks.contract import PartitionKey, PublishUnit, SinkDriver
 
-#: Share of the buffer ceiling at which the largest partition is published without waiting.
+#: Share of the buffer ceiling from which the largest partitions are published without waiting.
 PRESSURE_SHARE = 0.75
 #: Rejects are staged early beyond this many bytes, so that a flood of them stays bounded.
 REJECT_BYTES_EARLY = 8 << 20
@@ -232,6 +232,8 @@ class Lane:
         boundary = self._buffers.boundary()
         if boundary is None:
             return
+        if not self._unfinished:
+            self._buffers.compact(boundary)
         held = self._buffers.statistics()
         due = self._policy.due(
             self._buffers.oldest_ns(),
@@ -244,13 +246,13 @@ class Lane:
             return
         if held.reject_bytes >= REJECT_BYTES_EARLY:
             self._stage_rejects(boundary)
-        pressure = held.size_bytes >= PRESSURE_SHARE * self._limits.buffer_bytes
-        for index, view in enumerate(self._buffers.partitions(boundary)):
+        room_bytes = PRESSURE_SHARE * self._limits.buffer_bytes
+        for view in self._buffers.partitions(boundary):
             full = (
                 view.row_count >= self._limits.partition_rows_max
                 or view.size_bytes >= self._limits.partition_bytes_max
             )
-            if full or (pressure and index == 0):
+            if full or self._buffers.size_bytes() >= room_bytes:
                 self._stage_rejects(boundary)
                 self._publish(view, boundary)
 
