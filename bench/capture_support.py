@@ -62,6 +62,8 @@ def publish(options: argparse.Namespace) -> None:
     ]
     while not all(p.get_subscription_count() for p in publishers):
         time.sleep(0.01)
+    # The other side needs a moment more than this one to consider itself matched.
+    time.sleep(0.5)
     print("READY", flush=True)
     sys.stdin.readline()
     sent, begin = 0, time.perf_counter()

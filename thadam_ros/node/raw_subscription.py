@@ -123,8 +123,8 @@ class CapturedTopic:
         if now_ns < self._next_allowed_ns:
             return False
         # Steps of whole periods keep the long-term rate; a pause is not made up for by a burst.
-        earliest = now_ns - self._min_period_ns
-        self._next_allowed_ns = max(self._next_allowed_ns, earliest) + self._min_period_ns
+        late = now_ns - self._next_allowed_ns > self._min_period_ns
+        self._next_allowed_ns = (now_ns if late else self._next_allowed_ns) + self._min_period_ns
         return True
 
 
