@@ -128,7 +128,9 @@ def test_launch_s_command_line_names_only_thadam(
     parameters.write_text(
         f"/**:\n  ros__parameters:\n    config_file: {write_document(tmp_path)}\n"
         "    sinks: {lake: {file_prefix: from_file}}\n"
+        "    qos_overrides: {/sensors/imu: {subscription: {depth: 77}}}\n"
     )
+    status = StatusListener(client_node, "/r1/collector")
     process = start(
         "--log-level", "info", "-r", "__ns:=/r1", "-r", "__node:=collector",
         "-r", "imu/data:=/sensors/imu", "--params-file", str(parameters),
@@ -143,6 +145,10 @@ def test_launch_s_command_line_names_only_thadam(
     wait_until(lambda: rows_in(tmp_path / "mirror") == 20, "rows")
     wait_until(lambda: rows_in(tmp_path / "lake") == 20, "rows")
     assert list((tmp_path / "lake").rglob("from_file-*.parquet"))
+    source = wait_until(lambda: status.component("source.robot"), "a status")
+    (line,) = [d.value for d in source.details if d.key == "/sensors/imu"]
+    assert line.endswith("depth=77")
+    assert source.node == "/r1/collector"
     assert (tmp_path / "elsewhere" / "wal").is_dir()
     assert not (tmp_path / "data").exists()
     assert process.stop(signal.SIGTERM) == 0, process.output
@@ -169,6 +175,32 @@ def test_a_wrong_configuration_is_refused_and_every_mistake_named(
     assert thadam.configure()
     assert thadam.activate()
     assert thadam.state() == "active"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "path"),
+    [
+        (("-p", "metrics_port:=9000"), "metrics_port"),
+        (("-p", "drain_timeout:=3"), "drain_timeout"),
+        (("-p", "wal.budgett:=1GiB"), "wal.budgett"),
+        (("-p", "wal.budget:=20"), "wal.budget"),
+        (
+            ("-p", "qos_overrides./imu/data.subscription.reliability:=best"),
+            "qos_overrides./imu/data",
+        ),
+        (("-p", "log_level:=loud"), "log_level"),
+    ],
+)
+def test_a_wrong_parameter_is_named(
+    start: Start, client_node: Node, tmp_path: Path, arguments: tuple[str, str], path: str
+) -> None:
+    """Parameters of the process, of the configuration and of ROS alike."""
+    process = start(*config(tmp_path), *arguments, "-p", "autostart:=false")
+    thadam = lifecycle(client_node, "/thadam")
+    assert not thadam.configure()
+    wait_until(lambda: path in process.output, "the parameter's name")
+    assert thadam.state() == "unconfigured"
+    assert process.stop() == 0, process.output
 
 
 def test_a_corrected_document_is_taken_up_without_a_hand(

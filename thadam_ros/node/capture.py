@@ -35,6 +35,9 @@ from thadam_ros.runtime.state_tracker import StateTracker
 
 #: Seconds between two looks at the graph; a look costs some microseconds a topic.
 DISCOVERY_PERIOD_S = 0.25
+#: The same just after the start, when publishers that wait for nobody are being discovered.
+DISCOVERY_PERIOD_FIRST_S = 0.03
+DISCOVERY_FIRST_S = 10.0
 #: Every so many looks the publishers of all topics are read, changed or not.
 FULL_LOOK_EVERY = 8
 #: Topics that the details list by name; the rest is in the sums.
@@ -177,7 +180,11 @@ class RosCapture:
     # Discovery.
 
     def _discover(self) -> None:
-        while not self._stopping.wait(DISCOVERY_PERIOD_S):
+        hurried_until = time.monotonic() + DISCOVERY_FIRST_S
+        period_s = DISCOVERY_PERIOD_FIRST_S
+        while not self._stopping.wait(period_s):
+            if time.monotonic() > hurried_until:
+                period_s = DISCOVERY_PERIOD_S
             self._look()
 
     def _look(self) -> None:

@@ -31,6 +31,8 @@ class ConfigSource:
     use_sim_time: bool = False
     lock_path: str | None = None
     _givers: list[Callable[[], Flat]] = field(default_factory=list)
+    #: Signature and tree: every node of the process asks for it while it is made.
+    _tree: tuple[object, dict[str, object]] | None = None
 
     def add(self, given: Callable[[], Flat]) -> None:
         """Register a node's given parameters; later nodes win."""
@@ -57,7 +59,10 @@ class ConfigSource:
 
     def tree(self) -> dict[str, object]:
         """Return the document tree as far as it can be read, valid or not."""
-        return dict(merged_document(self.flat(), self.env).tree)
+        signature = self.document_signature()
+        if self._tree is None or self._tree[0] != signature:
+            self._tree = (signature, dict(merged_document(self.flat(), self.env).tree))
+        return dict(self._tree[1])
 
     def specs(self) -> list[ParameterSpec]:
         """Return the parameters that the present tree has."""

@@ -147,6 +147,7 @@ class Process:
             except BaseException as exc:  # noqa: BLE001 - a callback's bug must not stop the rest
                 self.executor_errors += 1
                 self._nodes[0].get_logger().error(f"a callback raised: {exc!r}")
+                time.sleep(0.05)  # one that raises again and again must not eat the processor
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._signals += 1
