@@ -25,6 +25,7 @@ from thadam_ros.storage.lock import DirectoryLock
 from thadam_ros.testing.bags import BagMessage, write_wal
 from thadam_ros.testing.edge_child import TYPE_NAME, encode
 from thadam_ros.wal.mark import load_mark
+from thadam_ros.wal.reader import WalReader
 
 DEADLINE_S = 60.0
 DOCUMENT = """
@@ -333,3 +334,36 @@ def test_a_drain_ends_when_the_store_refuses(
     thread.start()
     thread.join(DEADLINE_S / 3)
     assert drained == [False]
+
+
+def test_states_that_take_long_to_make_are_made_less_often(
+    tmp_path: Path, make_runner: MakeRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large dedup window must not cost its whole size at every commit of a slow topic."""
+    _write(tmp_path, range(600))
+    reader = WalReader(str(tmp_path / "data" / "wal"), fs=OsFileSystem())
+    frames = reader.read(1000, 1 << 30)
+    reader.close()
+    assert len(frames) == 60
+    clock = ManualClock()
+    runner = make_runner(clock=clock)
+    runner.open(_ignore)
+    turns: list[list[object]] = [turn for frame in frames for turn in ([frame], [])]
+    monkeypatch.setattr(runner._reader, "read", lambda *_: turns.pop(0) if turns else [])
+    original, made = runner_module.Chain.snapshot, []
+
+    def slow(chain: object) -> bytes:
+        made.append(clock.now_ns)
+        clock.now_ns += 100_000_000
+        return original(chain)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(runner_module.Chain, "snapshot", slow)
+    while turns:
+        runner.step()
+        clock.now_ns += 100_000_000
+    assert 2 <= len(made) <= 20
+    clock.now_ns += 2_000_000_000
+    runner.step()
+    boundary = runner._buffers.boundary()
+    assert boundary is not None
+    assert boundary.last.frame == 59

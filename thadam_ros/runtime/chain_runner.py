@@ -7,6 +7,7 @@ import os
 import random
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from enum import Enum
 
 from thadam_ros import __version__
@@ -49,6 +50,8 @@ STEP_BYTES_MAX = 4 << 20
 STEP_FRAMES_MAX = 256
 #: While a backlog is worked off a state is attached this often; idle chains attach it at once.
 STATE_INTERVAL_NS = 200_000_000
+#: A state that took long to make is not made again before this many times as long.
+STATE_PAUSE = 10
 #: How long a lane may take to end before it is told to abort and given up.
 LANE_JOIN_S = 2.0
 
@@ -147,6 +150,7 @@ class ChainRunner:
         self._cursor = cursor or self._first_cursor()
         self._boundary_current = True
         self._state_at_ns = self._clock.monotonic_ns()
+        self._state_pause_ns = 0
         self._last = (self._cursor.position, self._cursor.epoch)
         self._baseline = self._counts = self._chain.counts.copy()
         self._stamped_state = state
@@ -252,14 +256,24 @@ class ChainRunner:
             self._lane.notify()
             return StepResult.NOT_READY
         frames = self._reader.read(STEP_FRAMES_MAX, STEP_BYTES_MAX)
-        if not frames:
-            self._submit_state()
-            return StepResult.IDLE
         now = self._clock.monotonic_ns()
-        attach = now - self._state_at_ns >= STATE_INTERVAL_NS
-        submission = self._chain.step(frames, snapshot=attach)
+        state_age_ns = now - self._state_at_ns
+        if not frames:
+            if state_age_ns >= self._state_pause_ns:
+                self._submit_state()
+            return StepResult.IDLE
+        submission = self._chain.step(frames, snapshot=False)
+        if state_age_ns >= max(STATE_INTERVAL_NS, self._state_pause_ns):
+            submission = replace(submission, state=self._snapshot())
         self._submit(submission, now)
         return StepResult.PROGRESS
+
+    def _snapshot(self) -> bytes:
+        started_ns = self._clock.monotonic_ns()
+        state = self._chain.snapshot()
+        self._state_at_ns = self._clock.monotonic_ns()
+        self._state_pause_ns = STATE_PAUSE * (self._state_at_ns - started_ns)
+        return state
 
     def _submit(self, submission: Submission, now_ns: int) -> None:
         self._buffers.submit(submission, now_ns)
@@ -268,7 +282,6 @@ class ChainRunner:
         self._counts = self._chain.counts.copy()
         self._boundary_current = submission.state is not None
         if self._boundary_current:
-            self._state_at_ns = now_ns
             self._lane.notify()
 
     def _submit_state(self) -> None:
@@ -276,7 +289,7 @@ class ChainRunner:
         if self._boundary_current:
             return
         last, epoch = self._last
-        state = self._chain.snapshot()
+        state = self._snapshot()
         self._submit(Submission(last, epoch, 0, (), (), state), self._clock.monotonic_ns())
 
     def _commit(self, cut: CutRecord) -> None:
