@@ -132,6 +132,12 @@ class StatusListener:
             return None
         return next((c for c in self.last.components if c.name == name), None)
 
+    def detail(self, name: str, key: str) -> str:
+        """Return a detail of a component, empty when it has none."""
+        component = self.component(name)
+        details = component.details if component is not None else []
+        return next((d.value for d in details if d.key == key), "")
+
     def wait_for(self, name: str, reason_code: str) -> Any:
         """Wait until a component has a reason code; return its state."""
 

@@ -145,10 +145,9 @@ def test_launch_s_command_line_names_only_thadam(
     wait_until(lambda: rows_in(tmp_path / "mirror") == 20, "rows")
     wait_until(lambda: rows_in(tmp_path / "lake") == 20, "rows")
     assert list((tmp_path / "lake").rglob("from_file-*.parquet"))
-    source = wait_until(lambda: status.component("source.robot"), "a status")
-    (line,) = [d.value for d in source.details if d.key == "/sensors/imu"]
+    line = wait_until(lambda: status.detail("source.robot", "/sensors/imu"), "the topic's line")
     assert line.endswith("depth=77")
-    assert source.node == "/r1/collector"
+    assert status.component("source.robot").node == "/r1/collector"
     assert (tmp_path / "elsewhere" / "wal").is_dir()
     assert not (tmp_path / "data").exists()
     assert process.stop(signal.SIGTERM) == 0, process.output
