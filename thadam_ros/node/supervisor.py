@@ -61,6 +61,7 @@ class Supervisor:
         self._retry_at_ns: list[int | None] = [None] * len(self._nodes)
         self._refused_signature: list[object] = [None] * len(self._nodes)
         self._stopped = threading.Event()
+        self._busy = threading.Lock()
 
     def autostart(self) -> None:
         """Configure and activate every node; one that fails never stops the others."""
@@ -68,9 +69,17 @@ class Supervisor:
             self._wanted[index] = True
             self._bring_up(index)
 
-    def stop(self) -> None:
-        """Bring nothing up any more; from any thread."""
+    def stop(self, timeout_s: float = 1.0) -> bool:
+        """Bring nothing up any more; from any thread.
+
+        Returns:
+            False when a node is still being brought up after ``timeout_s``.
+        """
         self._stopped.set()
+        if not self._busy.acquire(timeout=timeout_s):
+            return False
+        self._busy.release()
+        return True
 
     def tick(self) -> None:
         """Note what operators did, and try failed nodes again when it is time."""
@@ -124,10 +133,11 @@ class Supervisor:
 
     def _bring_up(self, index: int) -> None:
         node = self._nodes[index][0]
-        self._retry_at_ns[index] = None
-        self._refused_signature[index] = self._signature()
-        if node.state_label == "unconfigured":
-            node.trigger_configure()
-        if node.state_label == "inactive" and not self._stopped.is_set():
-            node.trigger_activate()
-        self._labels[index] = node.state_label
+        with self._busy:
+            self._retry_at_ns[index] = None
+            self._refused_signature[index] = self._signature()
+            if node.state_label == "unconfigured" and not self._stopped.is_set():
+                node.trigger_configure()
+            if node.state_label == "inactive" and not self._stopped.is_set():
+                node.trigger_activate()
+            self._labels[index] = node.state_label
