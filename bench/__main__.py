@@ -106,6 +106,8 @@ def compact(value: object) -> str:
     """Four significant digits, mappings on one line."""
     if isinstance(value, float):
         return f"{value:.4g}"
+    if isinstance(value, list):
+        return ", ".join(compact(part) for part in value)
     if isinstance(value, Mapping):
         return ", ".join(f"{key} {compact(part)}" for key, part in value.items())
     return str(value)

@@ -73,6 +73,14 @@ def plain_environment() -> dict[str, str]:
     env["PATH"] = os.pathsep.join(
         part for part in env.get("PATH", os.defpath).split(os.pathsep) if inside not in part
     )
+    return with_bags(env)
+
+
+def with_bags(env: dict[str, str]) -> dict[str, str]:
+    """Says where the real bags are: an installed package cannot tell from its own place."""
+    data = ROOT.parent / "shared" / "data"
+    if data.is_dir():
+        env.setdefault("THADAM_SHARED_DATA", str(data))
     return env
 
 
@@ -80,7 +88,7 @@ def ros_environment(distro: str) -> dict[str, str]:
     """The environment that ``. scripts/env`` makes."""
     activation = (ROOT / ".env" / "activation.sh").read_text(encoding="utf-8")
     on_system = "THADAM_MODE=system" in activation
-    base = dict(os.environ) if on_system else plain_environment()
+    base = with_bags(dict(os.environ)) if on_system else plain_environment()
     if distro:
         base["THADAM_ROS_DISTRO"] = distro
     shown = subprocess.run(
