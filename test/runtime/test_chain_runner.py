@@ -367,3 +367,27 @@ def test_states_that_take_long_to_make_are_made_less_often(
     boundary = runner._buffers.boundary()
     assert boundary is not None
     assert boundary.last.frame == 59
+
+
+def test_counters_go_on_over_a_rebuild(
+    tmp_path: Path, make_runner: MakeRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was stamped before a panic stays counted."""
+    _write(tmp_path, range(30))
+    runner = make_runner()
+    runner.open(_ignore)
+    _step_until(runner, StepResult.IDLE)
+    runner._lane.request_cut()
+    deadline = time.monotonic() + DEADLINE_S
+    while runner.cursor.cut_no == 0:
+        assert time.monotonic() < deadline
+        threading.Event().wait(0.005)
+
+    def broken(frames_max: int, bytes_max: int) -> list[object]:
+        raise OSError(5, "bad sector")
+
+    monkeypatch.setattr(runner._reader, "read", broken)
+    assert runner.step() is StepResult.NOT_READY
+    _step_until(runner, StepResult.IDLE)
+    statistics = runner.statistics()[0]
+    assert (statistics.restarts, statistics.received, statistics.delivered) == (1, 30, 30)

@@ -138,6 +138,8 @@ class ChainRunner:
         except BaseException:
             self._release()
             raise
+        # Kept over rebuilds: counters that others watch never start again meanwhile.
+        self._baseline = self._counts
         self._gauge = WalReader(self._wal_dir, fs=self._fs)
         self._opened = True
 
@@ -152,7 +154,7 @@ class ChainRunner:
         self._state_at_ns = self._clock.monotonic_ns()
         self._state_pause_ns = 0
         self._last = (self._cursor.position, self._cursor.epoch)
-        self._baseline = self._counts = self._chain.counts.copy()
+        self._counts = self._chain.counts.copy()
         self._stamped_state = state
         driver = self._make_driver()
         self._reader = WalReader(self._wal_dir, fs=self._fs, after=self._cursor.position)
