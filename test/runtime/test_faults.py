@@ -15,6 +15,7 @@ import pytest
 
 from thadam_ros.model.clock import SystemClock
 from thadam_ros.model.message import TopicDeclaration
+from thadam_ros.quarantine.staging import read_staging
 from thadam_ros.runtime.chain_runner import ChainRunner
 from thadam_ros.runtime.loading import load_text
 from thadam_ros.storage.filesystem import OsFileSystem
@@ -151,6 +152,9 @@ def test_a_fault_at_any_call_loses_and_repeats_nothing_that_readers_see(
         fs = Fails(at, times, error)
         _run(folder, fs)
         assert _numbers(folder) == [n for n in range(40) if n % 20 != 7], (at, fs.calls)
+        staging = str(folder / "data" / "chains" / "lake" / "staging")
+        rejects = [(r.wal_pos, r.record_index) for r in read_staging(staging, OsFileSystem())]
+        assert sorted(rejects) == [(1, 2), (5, 2)], at
         if fs.calls < at:
             return
     pytest.fail(f"a run makes more than {CALLS_MAX} calls: raise the limit")
