@@ -33,7 +33,9 @@ class FileSystem(Protocol):
     def map_readonly(self, fd: int, size: int) -> PageMap:
         """Map the first ``size`` bytes, shared with every process; outlives ``fd``."""
 
-    def pwrite_all(self, fd: int, buffers: Sequence[bytes | bytearray | memoryview], offset: int) -> int:
+    def pwrite_all(
+        self, fd: int, buffers: Sequence[bytes | bytearray | memoryview], offset: int
+    ) -> int:
         """Write all buffers one after another at ``offset``; return the bytes written."""
 
     def fdatasync(self, fd: int) -> None: ...
@@ -85,7 +87,9 @@ class OsFileSystem:
     def map_readonly(self, fd: int, size: int) -> PageMap:
         return mmap.mmap(fd, size, mmap.MAP_SHARED, mmap.PROT_READ)
 
-    def pwrite_all(self, fd: int, buffers: Sequence[bytes | bytearray | memoryview], offset: int) -> int:
+    def pwrite_all(
+        self, fd: int, buffers: Sequence[bytes | bytearray | memoryview], offset: int
+    ) -> int:
         pending = [memoryview(b).cast("B") for b in buffers if len(b)]
         total = sum(len(b) for b in pending)
         first = 0
