@@ -24,11 +24,13 @@ message of its own and looks at it.
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
+from types import ModuleType
 from typing import Any
 
 from lifecycle_msgs.msg import State
@@ -91,6 +93,14 @@ class Capabilities:
                 [Problem(DISABLE_VARIABLE, name, f"is none of {valid}") for name in unknown]
             )
         return replace(self, **dict.fromkeys(names, False))
+
+
+def event_module() -> ModuleType:
+    """Return rclpy's module of middleware events, whose name differs between distributions."""
+    for name in ("rclpy.event_handler", "rclpy.qos_event"):
+        if importlib.util.find_spec(name) is not None:
+            return importlib.import_module(name)
+    raise ImportError("rclpy has no module of middleware events")
 
 
 def probe_capabilities(disabled: Iterable[str] | None = None) -> Capabilities:

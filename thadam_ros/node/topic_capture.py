@@ -8,15 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rclpy.event_handler import (
-    QoSSubscriptionEventType,
-    SubscriptionEventCallbacks,
-    UnsupportedEventTypeError,
-)
 from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
 from rclpy.node import Node
 
-from thadam_ros.node.capabilities import Capabilities
+from thadam_ros.node.capabilities import Capabilities, event_module
 from thadam_ros.node.counters import TopicStatistics
 from thadam_ros.node.qos import (
     DEPTH_BYTES_MAX,
@@ -31,6 +26,8 @@ from thadam_ros.node.raw_subscription import CapturedTopic, RawSubscription
 from thadam_ros.node.topics import Selection
 from thadam_ros.node.types import ResolvedType, graph_hash
 from thadam_ros.node.wait_set import Drainer
+
+_events: Any = event_module()
 
 #: The rate of a topic is measured over at least this long.
 _RATE_WINDOW_S = 2.0
@@ -281,9 +278,9 @@ class TopicCapture:
         try:
             return _rclpy.EventHandle(
                 raw.subscription.handle,
-                QoSSubscriptionEventType.RCL_SUBSCRIPTION_MESSAGE_LOST,
+                _events.QoSSubscriptionEventType.RCL_SUBSCRIPTION_MESSAGE_LOST,
             )
-        except UnsupportedEventTypeError:
+        except _events.UnsupportedEventTypeError:
             return None
 
     def _count_losses(self) -> None:
@@ -311,6 +308,6 @@ class TopicCapture:
             callback_group=self._drainer.callback_group,
             # No event handlers: an executor that waits for events of a subscription wakes with
             # every message of it (measured: five times the CPU of the whole capture).
-            event_callbacks=SubscriptionEventCallbacks(use_default_callbacks=False),
+            event_callbacks=_events.SubscriptionEventCallbacks(use_default_callbacks=False),
             raw=True,
         )
