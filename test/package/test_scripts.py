@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import ModuleType
 
@@ -149,6 +150,12 @@ def test_orphans_are_found_by_their_mark_and_stopped(
         env=dict(os.environ, **{variable: value}),
         check=True,
     )
-    assert list(processes.settle(variable, value, grace_s=0.0).values()) == ["sleep 600"]
-    processes.stop(variable, value)
+    try:
+        deadline = time.monotonic() + 30
+        # For a moment the child is still a copy of its shell.
+        while list(processes.marked(variable, value).values()) != ["sleep 600"]:
+            assert time.monotonic() < deadline
+        assert len(processes.settle(variable, value, grace_s=0.0)) == 1
+    finally:
+        processes.stop(variable, value)
     assert processes.marked(variable, value) == {}
