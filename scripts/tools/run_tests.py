@@ -36,6 +36,8 @@ MARK_VARIABLE = "THADAM_TEST_RUN"
 marks: list[str] = []
 #: Process groups of running commands, to be ended when this run is interrupted.
 groups: set[int] = set()
+#: Minutes of load that say little more on a second distribution; --long runs them there too.
+JAZZY_ONLY_LONG = ("test_kill_ledger.py", "test_real_bags.py", "test_robot_mix.py")
 #: Would carry one environment into another.
 ENVIRONMENT_ONLY = (
     "_ROS_WHEELS_BOOTSTRAP_COMPLETE",
@@ -309,10 +311,11 @@ def run_jazzy(arguments: Sequence[str]) -> Outcome:
     setup = dict(plain_environment(), THADAM_ROS_DISTRO="jazzy")
     if execute([str(ROOT / "scripts" / "setup")], setup) != 0:
         return Outcome(name, "FAILED", time.monotonic() - begin, note="scripts/setup failed")
+    left_out = [] if arguments else [f"--ignore=test/node/{file}" for file in JAZZY_ONLY_LONG]
     outcome = run_pytest(
         name,
         "pytest",
-        ["-q", "-p", "no:cacheprovider", "-m", "ros", "test/node", *arguments],
+        ["-q", "-p", "no:cacheprovider", "-m", "ros", "test/node", *left_out, *arguments],
         ros_environment("jazzy"),
     )
     outcome.seconds = time.monotonic() - begin
