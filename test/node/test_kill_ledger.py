@@ -76,8 +76,9 @@ class Edge:
         """SIGKILL, and note when."""
         assert self.child is not None
         assert self.child.returncode() is None, self.child.log_tail(40)
-        self.kills.append(time.time_ns())
         self.child.kill()
+        # After it is dead: frames that a late kill let through belong before it.
+        self.kills.append(time.time_ns())
 
 
 def wait_until(condition: Callable[[], bool], what: str, child: Child) -> None:

@@ -43,7 +43,9 @@ def clock_synced_probe(setting: str) -> Callable[[], bool]:
         path = setting[len("file:") :]
         return lambda: _file_says_synced(path)
     if setting == "adjtimex":
-        return _adjtimex_says_synced
+        # Asked for every batch: the library is looked up once.
+        adjtimex = ctypes.CDLL(None).adjtimex
+        return lambda: _kernel_says_synced(adjtimex)
     raise ConfigError(
         [Problem("edge.clock", setting, "valid: adjtimex, always_synced, file:<path>")]
     )
@@ -60,8 +62,7 @@ def _file_says_synced(path: str) -> bool:
         os.close(fd)
 
 
-def _adjtimex_says_synced() -> bool:
+def _kernel_says_synced(adjtimex: Callable[..., int]) -> bool:
     buffer = _Timex()
-    libc = ctypes.CDLL(None, use_errno=True)
-    state = libc.adjtimex(ctypes.byref(buffer))
+    state = adjtimex(ctypes.byref(buffer))
     return 0 <= state < _TIME_ERROR and not buffer.status & _STA_UNSYNC
