@@ -230,7 +230,7 @@ def _load(
         name: replace(plan, row_hash=config.row_hashes[name])
         for name, plan in planner.plans.items()
     }
-    notes = [note for plan in plans.values() for note in plan.notes]
+    notes = [f"{name}: {note}" for name, plan in plans.items() for note in plan.notes]
     return LoadedConfig(
         config=config,
         plans=plans,
