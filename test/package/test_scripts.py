@@ -111,12 +111,14 @@ def test_a_test_report_is_counted_case_by_case(
     report.write_text(
         "<testsuites><testsuite><testcase name='a'/><testcase name='b'><failure/></testcase>"
         "<testcase name='c'><error/></testcase>"
-        "<testcase name='d'><skipped message='no bags'/></testcase></testsuite></testsuites>"
+        "<testcase name='d'><skipped message='no bags'/></testcase>"
+        "<testcase name='e'><skipped message='collection skipped'>"
+        "('/x/test_e.py', 11, 'Skipped: no rclpy')</skipped></testcase></testsuite></testsuites>"
     )
     outcome = run_tests.Outcome("x")
     run_tests.read_report(report, outcome)
-    assert outcome.counts == {"passed": 1, "failed": 2, "skipped": 1}
-    assert outcome.skips == {"no bags": 1}
+    assert outcome.counts == {"passed": 1, "failed": 2, "skipped": 2}
+    assert outcome.skips == {"no bags": 1, "no rclpy": 1}
 
 
 @pytest.mark.parametrize(
