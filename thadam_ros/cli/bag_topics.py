@@ -11,6 +11,7 @@ from rosbags.typesys import Stores, get_typestore
 
 from thadam_ros.decode.catalog import TypeCatalog
 from thadam_ros.errors import FatalError
+from thadam_ros.files.bag_reader import bag_files, ros2_type_name
 from thadam_ros.model.message import TopicDeclaration
 
 
@@ -27,8 +28,7 @@ def read_topics(path: Path) -> list[TopicDeclaration]:
     try:
         with AnyReader(bag_files(path), default_typestore=get_typestore(Stores.LATEST)) as reader:
             for connection in reader.connections:
-                parts = connection.msgtype.split("/")
-                name = f"{parts[0]}/msg/{parts[-1]}" if len(parts) == 2 else connection.msgtype
+                name = ros2_type_name(connection.msgtype)
                 stored = connection.msgdef
                 is_text = stored.format is not MessageDefinitionFormat.NONE and stored.data.strip()
                 text = stored.data if is_text else catalog.definition(name) or ""
@@ -38,13 +38,6 @@ def read_topics(path: Path) -> list[TopicDeclaration]:
     except (AnyReaderError, OSError, ValueError) as exc:
         raise FatalError(f"{path} cannot be read as a bag: {exc}") from exc
     return [found[key] for key in sorted(found)]
-
-
-def bag_files(path: Path) -> list[Path]:
-    """Return what the reader is to open: the MCAP files of a folder without metadata."""
-    if path.is_dir() and not (path / "metadata.yaml").exists():
-        return sorted(path.glob("*.mcap")) or [path]
-    return [path]
 
 
 def bag_catalog(path: Path) -> TypeCatalog:

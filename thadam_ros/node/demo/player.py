@@ -19,7 +19,7 @@ from rosbags.highlevel import AnyReader
 from rosbags.interfaces import QosDurability
 from rosbags.typesys import Stores, get_typestore
 
-from thadam_ros.cli.bag_topics import bag_files
+from thadam_ros.files.bag_reader import bag_files
 from thadam_ros.node.demo.ledger import LedgerWriter
 from thadam_ros.node.demo.publishing import LedgerPublisher, make_qos, message_class
 
