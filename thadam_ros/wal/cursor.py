@@ -31,7 +31,11 @@ def read_segment_header(fs: FileSystem, directory: str, name: SegmentName) -> Se
         FormatError: The segment has another version.
         OSError: From the filesystem.
     """
-    path = os.path.join(directory, name.filename)
+    return read_header(fs, os.path.join(directory, name.filename))
+
+
+def read_header(fs: FileSystem, path: str) -> SegmentHeader | None:
+    """Return the header of the segment file ``path``; as :func:`read_segment_header`."""
     fd = fs.open(path, os.O_RDONLY)
     try:
         data = fs.pread(fd, SEGMENT_HEADER_BYTES, 0)

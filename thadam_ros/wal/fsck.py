@@ -186,15 +186,18 @@ def end_of_files(fs: FileSystem, directory: str) -> Mark | None:
     return Mark(name.epoch, Position(name.ordinal, position), name.ordinal, name.first, offset)
 
 
-def fsck(fs: FileSystem, directory: str) -> FsckReport:
+def fsck(fs: FileSystem, directory: str, *, locked: bool = False) -> FsckReport:
     """Read every byte of every segment; memory does not grow with the log.
+
+    Args:
+        locked: The caller holds the log's lock itself: nothing writes.
 
     Raises:
         FormatError: Two logs' segments are mixed, or the mark has another version.
         OSError: From the filesystem.
     """
     mark = load_mark(fs, directory)
-    active = has_writer(directory)
+    active = not locked and has_writer(directory)
     names = list_segments(fs, directory)
     if active and mark is not None:
         # What is being written now is nobody's business yet.

@@ -142,7 +142,7 @@ def _recover_segment(
         if item.kind == TORN:
             end = item.start
             if item.start < size:
-                _copy_range(fs, path, item.start, size, f"{path}.{item.start}{TORN_SUFFIX}")
+                copy_range(fs, path, item.start, size, f"{path}.{item.start}{TORN_SUFFIX}")
     ranges.extend(found)
     _settle(fs, path, min(tail, durable_end), tail, end)
     fs.fsync_dir(directory)
@@ -187,7 +187,7 @@ def _move_whole(
 ) -> None:
     """Move a segment aside in which nothing was ever exposed and nothing is intact."""
     path = os.path.join(directory, name.filename)
-    fs.rename(path, _free_name(fs, f"{path}.0{TORN_SUFFIX}"))
+    fs.rename(path, free_name(fs, f"{path}.0{TORN_SUFFIX}"))
     fs.fsync_dir(directory)
     ranges.append(DamagedRange(name.filename, 0, size, TORN, Position(name.ordinal, name.first)))
 
@@ -227,7 +227,7 @@ def _keep_damage(fs: FileSystem, directory: str, ranges: Sequence[DamagedRange])
         target = f"{path}.{item.start}-{item.end}{DAMAGED_SUFFIX}"
         try:
             if not fs.exists(target):
-                _copy_range(fs, path, item.start, min(item.end, fs.size(path)), target)
+                copy_range(fs, path, item.start, min(item.end, fs.size(path)), target)
         except OSError as exc:
             if not is_full(exc):
                 raise
@@ -235,10 +235,15 @@ def _keep_damage(fs: FileSystem, directory: str, ranges: Sequence[DamagedRange])
     return refused
 
 
-def _copy_range(fs: FileSystem, path: str, start: int, end: int, target: str) -> None:
+def copy_range(fs: FileSystem, path: str, start: int, end: int, target: str) -> None:
+    """Copy bytes ``start`` .. ``end`` of a file durably to ``target``, or to a name beside it.
+
+    Raises:
+        OSError: From the filesystem; there is no half a copy then.
+    """
     if end <= start:
         return
-    target = _free_name(fs, target)
+    target = free_name(fs, target)
     temp = target + TEMP_SUFFIX
     source = fs.open(path, os.O_RDONLY)
     try:
@@ -260,7 +265,7 @@ def _copy_range(fs: FileSystem, path: str, start: int, end: int, target: str) ->
     fs.fsync_dir(os.path.dirname(target))
 
 
-def _free_name(fs: FileSystem, target: str) -> str:
+def free_name(fs: FileSystem, target: str) -> str:
     """Return ``target``, or a name beside it: bytes set aside earlier are never overwritten."""
     name, number = target, 1
     while fs.exists(name):

@@ -1,17 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``thadam wal``: list, check and dump the write-ahead log (spec 2)."""
+"""``thadam wal``: list, check, repair, dump, export and import the write-ahead log (spec 2)."""
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import fnmatch
-import os
 import sys
 from collections.abc import Iterator
-from datetime import datetime, timezone
 
+from thadam_ros.cli import wal_export, wal_import
 from thadam_ros.cli.terminal import human_bytes, print_json, print_table
-from thadam_ros.errors import ThadamError
+from thadam_ros.cli.wal_common import (
+    add_data_dir,
+    default_data_dir,
+    format_time,
+    gap_document,
+    log_directory,
+    parse_position,
+    range_document,
+)
 from thadam_ros.model.message import Frame
 from thadam_ros.model.position import BEFORE_ALL, Position
 from thadam_ros.storage.filesystem import OsFileSystem
@@ -24,12 +32,11 @@ from thadam_ros.wal.fsck import (
     list_log,
 )
 from thadam_ros.wal.mark import FixedMark, Mark
-from thadam_ros.wal.ranges import DamagedRange, Gap
 from thadam_ros.wal.reader import WalReader
+from thadam_ros.wal.repair import repair
 
 NAME = "wal"
-HELP = "list, check and dump the write-ahead log"
-DEFAULT_DATA_DIR = "/var/lib/thadam"
+HELP = "list, check, repair, dump, export and import the write-ahead log"
 _READ_FRAMES = 64
 _READ_BYTES = 16 << 20
 RECORD_COLUMNS = (
@@ -51,7 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Reads beside a running writer. Exit code 1 when fsck, or dump on its way, finds damage "
         "or missing segments."
     )
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ls|fsck|dump")
+    actions = parser.add_subparsers(
+        dest="action", required=True, metavar="ls|fsck|dump|export|import"
+    )
     ls = actions.add_parser("ls", help="list the segments with their positions and sizes")
     check = actions.add_parser("fsck", help="read every byte and say what is damaged or missing")
     dump = actions.add_parser("dump", help="show records: positions, topics, sizes, stamps")
@@ -59,20 +68,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action.add_argument(
             "directory", nargs="?", metavar="DIR", help="a data_dir or the wal folder in it"
         )
-        action.add_argument(
-            "--data-dir",
-            metavar="DIR",
-            help=f"edge.data_dir (default: $THADAM_DATA_DIR, else {DEFAULT_DATA_DIR})",
-        )
-        # Also accepted before the action, whose value must not be overwritten by a default.
-        action.add_argument(
-            "--json", action="store_true", default=argparse.SUPPRESS, help="print one JSON document"
-        )
+        add_data_dir(action)
+    check.add_argument(
+        "--repair",
+        action="store_true",
+        help="set damage aside and mend what can be; refused while a writer has the log",
+    )
+    wal_export.add_arguments(actions.add_parser("export", help=wal_export.HELP))
+    wal_import.add_arguments(actions.add_parser("import", help=wal_import.HELP))
     dump.add_argument("--topic", metavar="NAME", help="only this topic; * and ? are wildcards")
     dump.add_argument(
         "--from",
         dest="start",
-        type=_position,
+        type=parse_position,
         metavar="POS",
         help="first position, as 17 or, in a later epoch, 1:17 (ordinal:frame)",
     )
@@ -88,42 +96,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """List, check or dump.
+    """List, check, repair, dump, export or import.
 
     Raises:
         ThadamError: There is no such log, or one of its files is of another version.
         OSError: From the filesystem.
     """
-    directory = _log_directory(args)
+    if args.action == "export":
+        return wal_export.run(args)
+    if args.action == "import":
+        return wal_import.run(args)
+    directory = log_directory(args.directory or args.data_dir or default_data_dir())
     if args.action == "ls":
         return _list(directory, as_json=args.json)
     if args.action == "fsck":
-        return _check(directory, as_json=args.json)
+        return _check(directory, with_repair=args.repair, as_json=args.json)
     return _dump(directory, args)
-
-
-def _position(text: str) -> Position:
-    ordinal, _, frame = text.rpartition(":")
-    try:
-        return Position(int(ordinal or 0), int(frame))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a position; valid: 17 or 0:17") from None
-
-
-def _log_directory(args: argparse.Namespace) -> str:
-    given = args.directory or args.data_dir or os.environ.get("THADAM_DATA_DIR") or DEFAULT_DATA_DIR
-    for directory in (os.path.join(given, "wal"), given):
-        if os.path.isdir(directory):
-            return str(directory)
-    raise ThadamError(f"{given} does not exist: name a data_dir, or the wal folder in one")
-
-
-def _time(ns: int) -> str:
-    if not ns:
-        return ""
-    seconds, rest = divmod(ns, 1_000_000_000)
-    text = datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
-    return f"{text}.{rest:09d}Z"
 
 
 def _mark_text(mark: Mark | None) -> str:
@@ -161,7 +149,7 @@ def _list(directory: str, *, as_json: bool) -> int:
                 Position(s.name.ordinal, s.last) if s.last >= 0 else "-",
                 s.last - s.name.first + 1 if s.last >= 0 else 0,
                 human_bytes(s.bytes),
-                _time(s.created_ns),
+                format_time(s.created_ns),
             )
             for s in segments
         ],
@@ -171,27 +159,25 @@ def _list(directory: str, *, as_json: bool) -> int:
     return 0
 
 
-def _range_document(item: DamagedRange) -> dict[str, object]:
-    return {
-        "file": item.file,
-        "start": item.start,
-        "end": item.end,
-        "kind": item.kind,
-        "first": None if item.first is None else list(item.first),
-        "last": None if item.last is None else list(item.last),
-    }
-
-
-def _gap_document(gap: Gap) -> dict[str, object]:
-    return {"first": list(gap.first), "last": list(gap.last), "before_file": gap.before_file}
-
-
-def _check(directory: str, *, as_json: bool) -> int:
-    report = fsck(OsFileSystem(), directory)
+def _check(directory: str, *, with_repair: bool, as_json: bool) -> int:
+    fs = OsFileSystem()
+    done = repair(fs, directory) if with_repair else None
+    report = fsck(fs, directory) if done is None else done.after
     problems = report.problems
     if as_json:
-        print_json(_fsck_document(report))
+        document = _fsck_document(report)
+        if done is not None:
+            document |= {
+                "found": list(done.before.problems),
+                "repairs": [dataclasses.asdict(item) for item in done.repairs],
+            }
+        print_json(document)
         return 1 if problems else 0
+    if done is not None:
+        for sentence in done.before.problems:
+            print(f"found: {sentence}")
+        for item in done.repairs:
+            print(f"done: {item}")
     print_table(
         ("segment", "frames", "records", "bytes", "not durable", "bad ranges"),
         [
@@ -206,12 +192,15 @@ def _check(directory: str, *, as_json: bool) -> int:
             for s in report.segments
         ],
     )
+    left = "" if done is None else "left: "
     for sentence in problems:
-        print(sentence)
+        print(f"{left}{sentence}")
     for name, size in report.kept:
-        print(f"kept by an earlier recovery: {name}, {human_bytes(size)}")
+        print(f"kept by an earlier recovery or repair: {name}, {human_bytes(size)}")
     writer = "; a writer is running" if report.writer_active else ""
     verdict = f"{len(problems)} problems" if problems else "no problem"
+    if done is not None:
+        verdict = f"{len(done.repairs)} repairs, {verdict} left"
     print(f"{verdict}; {_mark_text(report.mark)}{writer}")
     return 1 if problems else 0
 
@@ -230,12 +219,12 @@ def _fsck_document(report: FsckReport) -> dict[str, object]:
                 "declarations": s.declarations,
                 "last": s.last,
                 "beyond_mark": s.beyond_mark,
-                "damage": [_range_document(item) for item in s.damage],
+                "damage": [range_document(item) for item in s.damage],
                 "refused": s.refused,
             }
             for s in report.segments
         ],
-        "gaps": [_gap_document(gap) for gap in report.gaps],
+        "gaps": [gap_document(gap) for gap in report.gaps],
         "foreign": list(report.foreign),
         "kept": [{"file": name, "bytes": size} for name, size in report.kept],
         "problems": list(report.problems),
@@ -268,8 +257,8 @@ def _dump(directory: str, args: argparse.Namespace) -> int:
             {
                 "durable": list(durable),
                 "frames" if args.frames else "records": lines,
-                "damage": [_range_document(item) for item in damage],
-                "gaps": [_gap_document(gap) for gap in gaps],
+                "damage": [range_document(item) for item in damage],
+                "gaps": [gap_document(gap) for gap in gaps],
             }
         )
     else:
@@ -339,7 +328,7 @@ def _row(line: dict[str, object], *, frames: bool) -> tuple[object, ...]:
             line["source"],
             line["records"],
             line["bytes"],
-            _time(_int(line["ingest_time_ns"])),
+            format_time(_int(line["ingest_time_ns"])),
             "yes" if line["clock_synced"] else "no",
             ", ".join(topics),
         )
@@ -349,8 +338,8 @@ def _row(line: dict[str, object], *, frames: bool) -> tuple[object, ...]:
         line["record_index"],
         line["topic"],
         line["bytes"],
-        _time(_int(line["ingest_time_ns"])),
-        _time(_int(line["source_timestamp_ns"])),
+        format_time(_int(line["ingest_time_ns"])),
+        format_time(_int(line["source_timestamp_ns"])),
         "" if sequence < 0 else sequence,
         line["publisher"],
     )
