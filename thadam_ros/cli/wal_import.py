@@ -96,9 +96,9 @@ def _source(given: str | None, config: Config | None) -> str:
         if len(names) == 1:
             return names[0]
         if not config:
-            message = "is missing: name the source as the configuration does, or give --config"
+            message = "missing: name the source as the configuration does, or give --config"
         else:
-            message = f"is missing, several are configured; valid: {', '.join(names)}"
+            message = f"missing, and several are configured; valid: {', '.join(names)}"
         raise ConfigError([Problem("--source", None, message)])
     if config and given not in names:
         valid = ", ".join(names)

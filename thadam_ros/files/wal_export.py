@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,8 @@ from thadam_ros.wal.reader import WalReader
 
 #: Loss that is listed; more is counted.
 REPORTS_MAX: Final = 1_000
+
+_Report = TypeVar("_Report", DamagedRange, Gap)
 
 NOT_CDR: Final = "not CDR"
 UNDECLARED: Final = "its topic's declaration is damaged"
@@ -149,8 +151,8 @@ def _frames(reader: WalReader, window: Window, result: ExportResult) -> Iterator
         if side == 0 or side != before:
             _note(
                 window,
-                reader.damage[seen_damage - reader.damaged_count :] if reader.damaged_count else (),
-                reader.gaps[seen_gaps - reader.gap_count :] if reader.gap_count else (),
+                _newest(reader.damage, reader.damaged_count - seen_damage),
+                _newest(reader.gaps, reader.gap_count - seen_gaps),
                 result,
             )
         seen_damage, seen_gaps, before = reader.damaged_count, reader.gap_count, side
@@ -160,6 +162,10 @@ def _frames(reader: WalReader, window: Window, result: ExportResult) -> Iterator
             return
         if side == 0:
             yield frame
+
+
+def _newest(reports: tuple[_Report, ...], count: int) -> tuple[_Report, ...]:
+    return reports[-count:] if count else ()
 
 
 def _note(
