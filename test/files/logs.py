@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from mcap.reader import make_reader
 from rosbags.highlevel import AnyReader
+from rosbags.typesys.store import Typestore
 
 from thadam_ros.config.schema import WalConfig
 from thadam_ros.model.clock import SystemClock
@@ -125,7 +126,9 @@ def see_with_mcap(folder: Path) -> list[Seen]:
         ]
 
 
-def see_with_rosbags(folder: Path) -> list[tuple[str, str, int, bytes]]:
-    """Read a bag by its metadata with rosbags, in time order."""
-    with AnyReader([folder]) as reader:
+def see_with_rosbags(
+    folder: Path, store: Typestore | None = None
+) -> list[tuple[str, str, int, bytes]]:
+    """Read a bag with rosbags, in time order; without ``store`` it must define its types."""
+    with AnyReader([folder], default_typestore=store) as reader:
         return [(c.topic, c.msgtype, t, bytes(data)) for c, t, data in reader.messages()]

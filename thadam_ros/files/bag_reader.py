@@ -23,10 +23,8 @@ from mcap.exceptions import McapError
 from mcap.reader import make_reader
 from mcap.records import Channel, McapRecord, Message, Schema
 from mcap.stream_reader import StreamReader
-from rosbags.highlevel import AnyReader, AnyReaderError
 from rosbags.interfaces import ConnectionExtRosbag2, MessageDefinitionFormat
-from rosbags.rosbag2 import ReaderError
-from rosbags.typesys import Stores, get_typestore
+from rosbags.rosbag2 import Reader, ReaderError
 
 from thadam_ros.decode.catalog import TypeCatalog
 from thadam_ros.decode.definition import parse_definition
@@ -56,7 +54,6 @@ def _sqlite_errors() -> tuple[type[Exception], ...]:
 
 
 _ROSBAGS_ERRORS: Final[tuple[type[Exception], ...]] = (
-    AnyReaderError,
     ReaderError,
     OSError,
     ValueError,
@@ -159,8 +156,11 @@ class BagReader:
             counts = [_counted(file) for file in self._mcap_files]
             known = [count for count in counts if count is not None]
             return sum(known) if len(known) == len(counts) else None
-        with self._reading(), self._open_rosbags() as reader:
-            return int(reader.message_count)
+        count = 0
+        for file in bag_files(self.path):
+            with self._reading(), Reader(file) as reader:
+                count += reader.message_count
+        return count
 
     def messages(self) -> Iterator[BagMessage]:
         """Yield every CDR message; files of a bag one after another.
@@ -171,7 +171,8 @@ class BagReader:
         for file in self._mcap_files:
             yield from self._mcap_messages(file)
         if not self._mcap_files:
-            yield from self._rosbags_messages()
+            for file in bag_files(self.path):
+                yield from self._rosbags_messages(file)
 
     def _mcap_messages(self, path: Path) -> Iterator[BagMessage]:
         schemas: dict[int, Schema] = {}
@@ -210,10 +211,14 @@ class BagReader:
             channel.metadata,
         )
 
-    def _rosbags_messages(self) -> Iterator[BagMessage]:
+    def _rosbags_messages(self, path: Path) -> Iterator[BagMessage]:
+        """Yield the messages of a folder or file.
+
+        Not with AnyReader, which refuses bags whose definitions do not hash as they say.
+        """
         with contextlib.ExitStack() as stack:
             with self._reading():
-                reader = stack.enter_context(self._open_rosbags())
+                reader = stack.enter_context(Reader(path))
                 declarations: dict[int, TopicDeclaration] = {}
                 foreign: set[int] = set()
                 for connection in reader.connections:
@@ -266,9 +271,6 @@ class BagReader:
 
     def _skip(self, topic: str) -> None:
         self.skipped[topic] = self.skipped.get(topic, 0) + 1
-
-    def _open_rosbags(self) -> AnyReader:
-        return AnyReader(bag_files(self.path), default_typestore=get_typestore(Stores.LATEST))
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:
