@@ -42,7 +42,7 @@ REQUIRES = [
     "rich>=13,<16",
     "zstandard>=0.22,<1",
     "rosbags>=0.10,<0.12",
-    "mcap>=1.1,<2",
+    "mcap>=1.2.1,<2",
 ]
 EXTRAS = {
     "mqtt": ["paho-mqtt>=2,<3", "protobuf>=5,<8"],

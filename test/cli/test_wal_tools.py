@@ -258,7 +258,7 @@ def test_repair_says_what_it_found_did_and_left(
     out = capsys.readouterr().out
     assert f"found: {name}: bytes 0 to 80 are damaged" in out
     assert f"done: {name}: bytes 0 to 80 are written again from the other copy" in out
-    assert "1 repairs, no problem left" in out
+    assert "1 repair, no problem left" in out
     assert path.read_bytes() == whole
     path.write_bytes(whole[:-8] + b"damaged!")
     document = run_json(capsys, "fsck", str(data_dir), "--repair", code=1)

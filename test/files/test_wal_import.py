@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rosbags.rosbag2 import StoragePlugin, Writer
+from rosbags.rosbag2 import CompressionFormat, CompressionMode, StoragePlugin, Writer
 from rosbags.typesys import Stores, get_typestore
 
 from thadam_ros.config.schema import WalConfig
@@ -40,6 +40,7 @@ from .logs import (
 )
 
 BAGS = shared_bags()
+HASH = "RIHS01_" + "ab" * 32
 A, B = number_topic("/r/a"), number_topic("/r/sub/b")
 
 
@@ -59,9 +60,25 @@ def write_bag(
         for topic, time_ns, payload in messages:
             if topic not in connections:
                 connections[topic] = writer.add_connection(
-                    topic, NUMBER, msgdef="uint64 data\n", rihs01="RIHS01_" + "ab" * 32
+                    topic, NUMBER, msgdef="uint64 data\n", rihs01=HASH
                 )
             writer.write(connections[topic], time_ns, payload)
+
+
+@pytest.mark.parametrize("plugin", [StoragePlugin.SQLITE3, StoragePlugin.MCAP])
+@pytest.mark.parametrize("mode", [CompressionMode.FILE, CompressionMode.MESSAGE])
+def test_what_rosbag2_compressed_is_imported(
+    tmp_path: Path, plugin: StoragePlugin, mode: CompressionMode
+) -> None:
+    """Whole files or single messages, as metadata.yaml says."""
+    writer = Writer(tmp_path / "bag", version=8, storage_plugin=plugin)
+    writer.set_compression(mode, CompressionFormat.ZSTD)
+    with writer:
+        connection = writer.add_connection("/a", NUMBER, msgdef="uint64 data\n", rihs01=HASH)
+        for n in range(20):
+            writer.write(connection, T0 + n, number(n))
+    assert bring_in(tmp_path / "bag", tmp_path / "wal").messages == 20
+    assert [r.payload for r in read_log(tmp_path / "wal")] == [number(n) for n in range(20)]
 
 
 def exported(tmp_path: Path, frames: Sequence[Sequence[Record]]) -> Path:
@@ -83,12 +100,11 @@ def test_a_bag_becomes_a_log(tmp_path: Path, plugin: StoragePlugin, form: str) -
     assert {(r.topic.type_name, r.topic.definition, r.topic.namespace) for r in found} == {
         (NUMBER, "uint64 data\n", "/")
     }
-    # A single MCAP file of rosbags has no place for the hash.
-    if (plugin, form) != (StoragePlugin.MCAP, "file"):
-        assert {r.topic.type_hash for r in found} <= {
-            "RIHS01_" + "ab" * 32,
-            found[0].topic.type_hash,
-        }
+    # In an MCAP file of rosbags' writer no channel has a hash, in sqlite3 the topics have.
+    told = plugin is StoragePlugin.SQLITE3
+    assert {(r.topic.type_hash == HASH, r.topic.hash_origin) for r in found} == {
+        (told, "graph" if told else "computed")
+    }
     assert (result.messages, result.topics) == (6, {"/a": 5, "/b": 1})
     (frame,) = list_valid_frames(str(tmp_path / "wal"))
     assert (result.first, result.last) == (Position(0, 0), Position(0, 0))

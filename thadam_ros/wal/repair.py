@@ -74,7 +74,7 @@ class Repair:
 
     def __str__(self) -> str:
         where = f": bytes {self.start} to {self.end}" if self.end else ""
-        kept = f", as it was in {self.kept_in}" if self.kept_in else ""
+        kept = f"; what stood there is in {self.kept_in}" if self.kept_in else ""
         return f"{self.file}{where} {self.done}{kept}"
 
 

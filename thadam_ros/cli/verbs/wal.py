@@ -198,11 +198,15 @@ def _check(directory: str, *, with_repair: bool, as_json: bool) -> int:
     for name, size in report.kept:
         print(f"kept by an earlier recovery or repair: {name}, {human_bytes(size)}")
     writer = "; a writer is running" if report.writer_active else ""
-    verdict = f"{len(problems)} problems" if problems else "no problem"
+    verdict = _counted(len(problems), "problem") if problems else "no problem"
     if done is not None:
-        verdict = f"{len(done.repairs)} repairs, {verdict} left"
+        verdict = f"{_counted(len(done.repairs), 'repair')}, {verdict} left"
     print(f"{verdict}; {_mark_text(report.mark)}{writer}")
     return 1 if problems else 0
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _fsck_document(report: FsckReport) -> dict[str, object]:
