@@ -22,6 +22,7 @@ from thadam_ros.model.message import TopicDeclaration
 from thadam_ros.model.position import Position
 from thadam_ros.storage.filesystem import OsFileSystem
 from thadam_ros.testing.wal import list_valid_frames
+from thadam_ros.wal.repair import repair
 
 from .logs import (
     NUMBER,
@@ -234,6 +235,16 @@ def test_what_a_bag_cannot_hold_is_left_out_and_counted(tmp_path: Path) -> None:
     assert result.left_out == {("/r/a", BEFORE_1970): 1}
     assert not result.is_whole
     assert [s.publish_time_ns for s in see_with_mcap(tmp_path / "old" / "bag")] == [0]
+
+
+def test_a_lost_mark_is_said_and_not_taken_for_an_empty_log(tmp_path: Path) -> None:
+    """Nothing is durable without it, but something is there."""
+    ten_frames(tmp_path)
+    (tmp_path / "wal" / "durable").unlink()
+    with pytest.raises(FatalError, match="fsck --repair"):
+        export(tmp_path)
+    repair(OsFileSystem(), str(tmp_path / "wal"))
+    assert export(tmp_path).messages == 20
 
 
 def test_an_empty_window_is_an_empty_bag(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from thadam_ros.cli.progress import Progress
 from thadam_ros.cli.terminal import human_bytes, print_json, print_table
@@ -18,18 +19,16 @@ from thadam_ros.cli.wal_common import (
     range_document,
 )
 from thadam_ros.errors import ConfigError, Problem
-from thadam_ros.files.bag_writer import COMPRESSIONS
-from thadam_ros.files.wal_export import (
-    ExportResult,
-    Window,
-    export_window,
-    left_out_sentences,
-)
 from thadam_ros.model.position import Position
 from thadam_ros.storage.filesystem import OsFileSystem
 from thadam_ros.wal.fsck import describe_gap, describe_range
 
+if TYPE_CHECKING:
+    from thadam_ros.files.wal_export import ExportResult, Window
+
 HELP = "write a window of the log as a rosbag2 bag (MCAP)"
+#: Keys of ``files.bag_writer.COMPRESSIONS``, which only an export has to import.
+COMPRESSIONS: Final = ("none", "zstd")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--source", metavar="NAME", help="only what this source captured")
     parser.add_argument(
-        "--compression", choices=sorted(COMPRESSIONS), default="zstd", help="of chunks (zstd)"
+        "--compression", choices=COMPRESSIONS, default="zstd", help="of chunks (zstd)"
     )
 
 
@@ -67,6 +66,8 @@ def run(args: argparse.Namespace) -> int:
         ThadamError: No such log, the folder exists, a file is of another version.
         OSError: From the filesystem.
     """
+    from thadam_ros.files.wal_export import export_window
+
     window = _window(args)
     directory = log_directory(args.data_dir or default_data_dir())
     with Progress("exported") as progress:
@@ -86,6 +87,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _window(args: argparse.Namespace) -> Window:
+    from thadam_ros.files.wal_export import Window
+
     start, end = args.start, args.end
     window = Window(
         first=start if isinstance(start, Position) else None,
@@ -120,6 +123,8 @@ def _document(bag: str, result: ExportResult) -> dict[str, object]:
 
 
 def _print(bag: str, result: ExportResult) -> None:
+    from thadam_ros.files.wal_export import left_out_sentences
+
     print_table(("topic", "messages"), sorted(result.topics.items()))
     for sentence in (
         *map(describe_range, result.damage),

@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from thadam_ros.cli.progress import Progress
 from thadam_ros.cli.terminal import human_bytes, print_json, print_table
@@ -16,10 +17,10 @@ from thadam_ros.cli.wal_common import add_data_dir, default_data_dir
 from thadam_ros.config.loader import load_document
 from thadam_ros.config.schema import Config, WalConfig
 from thadam_ros.errors import ConfigError, Problem
-from thadam_ros.files.bag_reader import BagReader
-from thadam_ros.files.wal_import import ImportResult, import_bag
-from thadam_ros.runtime.edge import chain_cursors
 from thadam_ros.storage.filesystem import OsFileSystem
+
+if TYPE_CHECKING:
+    from thadam_ros.files.wal_import import ImportResult
 
 HELP = "make a log of a rosbag2 bag (MCAP or sqlite3)"
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
@@ -60,6 +61,11 @@ def run(args: argparse.Namespace) -> int:
         ThadamError: It is no bag, the log has frames or a writer.
         OSError: From the filesystem.
     """
+    # Imported late: the other actions of this verb need none of these libraries.
+    from thadam_ros.files.bag_reader import BagReader
+    from thadam_ros.files.wal_import import import_bag
+    from thadam_ros.runtime.edge import chain_cursors
+
     config = load_document(Path(args.config), os.environ) if args.config else None
     source_id = _source(args.source, config)
     namespace = _namespace(args.namespace)

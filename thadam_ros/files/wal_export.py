@@ -12,11 +12,14 @@ from typing import Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from thadam_ros.errors import FatalError
 from thadam_ros.files.bag_writer import BagWriter
 from thadam_ros.model.globs import glob_matches
 from thadam_ros.model.message import Frame, TopicDeclaration
 from thadam_ros.model.position import BEFORE_ALL, Position
 from thadam_ros.storage.filesystem import FileSystem
+from thadam_ros.wal.layout import list_segments
+from thadam_ros.wal.mark import load_mark
 from thadam_ros.wal.ranges import DamagedRange, Gap
 from thadam_ros.wal.reader import WalReader
 
@@ -55,6 +58,8 @@ class Window:
 
     def side(self, times_ns: npt.NDArray[np.int64]) -> int:
         """Return -1 when all ``times_ns`` lie before the window, 1 after, 0 else."""
+        if not len(times_ns):
+            return 0
         if self.from_ns is not None and times_ns.max() < self.from_ns:
             return -1
         return 1 if self.to_ns is not None and times_ns.min() > self.to_ns else 0
@@ -109,10 +114,15 @@ def export_window(
         progress: Called after every frame.
 
     Raises:
-        FatalError: The folder exists, or the bag cannot hold so many topics.
+        FatalError: The durable mark is lost, the folder exists, or there are too many topics.
         FormatError: A file is not ours or of another version.
         OSError: From the filesystem; the bag is then not there.
     """
+    if load_mark(fs, directory) is None and list_segments(fs, directory):
+        raise FatalError(
+            f"the durable mark of {directory} is missing or does not verify, so nothing counts as "
+            "durable; thadam wal fsck --repair rebuilds it"
+        )
     result = ExportResult()
     after = BEFORE_ALL
     if window.first is not None:
