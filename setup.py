@@ -41,7 +41,7 @@ REQUIRES = [
     "pint>=0.23,<0.26",
     "rich>=13,<16",
     "zstandard>=0.22,<1",
-    "rosbags>=0.10,<0.12",
+    "rosbags>=0.11.6,<0.12",
     "mcap>=1.2.1,<2",
 ]
 EXTRAS = {
