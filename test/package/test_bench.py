@@ -53,6 +53,9 @@ def test_every_benchmark_of_the_repository_is_found(bench: ModuleType) -> None:
         ([RESULT], [], 0),
         ([{**RESULT, "ratio": 1.0}], [], 0),
         ([{**RESULT, "ratio": 1.0}], ["--check"], 1),
+        ([{**RESULT, "ratio": 4.0}], ["--check"], 0),
+        ([{**RESULT, "ratio": 1.9}], ["--guard"], 1),
+        ([{**RESULT, "ratio": 2.1}], ["--guard"], 0),
         ([{"name": "x", "error": "ended with 1"}], [], 1),
     ],
 )
@@ -64,9 +67,11 @@ def test_the_exit_code_says_whether_a_floor_was_missed(
     arguments: list[str],
     code: int,
 ) -> None:
-    """A benchmark that fails is never a success; a low ratio only counts with --check."""
+    """A benchmark that fails is never a success; a low ratio counts only when asked for."""
     monkeypatch.setattr(bench, "run_apart", lambda name, seconds: results)
-    monkeypatch.setattr(bench, "ACCEPTED", tmp_path / "accepted.json")
+    accepted = tmp_path / "accepted.json"
+    accepted.write_text(json.dumps({"x": 4.0}))
+    monkeypatch.setattr(bench, "ACCEPTED", accepted)
     out = tmp_path / "out.json"
     assert bench.main(["chain_imu", "--json", str(out), *arguments]) == code
     assert json.loads(out.read_text())["results"] == results
