@@ -6,7 +6,7 @@ The layers, top to bottom (a module imports only from its own layer or below)::
     node, launch                rclpy, lifecycle, parameters, diagnostics
     cli                         arguments, terminal
     runtime                     wiring, states, supervision
-    chain, sources              one concern each
+    chain, files                one concern each
     sinks, publish, quarantine  delivery and its safety
     dataset, transforms, decode pure functions over columns and bytes
     wal                         the write-ahead log
