@@ -23,11 +23,12 @@ from thadam_ros.node.counters import TopicCounters
 from thadam_ros.node.managed_node import ManagedNode
 from thadam_ros.node.parameters import ParameterTable, drain_timeout_s
 from thadam_ros.node.qos import parse_qos_overrides
-from thadam_ros.node.states import failed_state, wal_state
+from thadam_ros.node.states import budget_details, failed_state, wal_state
 from thadam_ros.node.topics import TopicSelector
 from thadam_ros.node.types import TypeResolver
-from thadam_ros.runtime.edge import open_wal, save_merged_config
+from thadam_ros.runtime.edge import keep_wal, open_wal, save_merged_config
 from thadam_ros.runtime.loading import LoadedConfig, save_lock
+from thadam_ros.runtime.retention import WalRetention
 from thadam_ros.runtime.state_tracker import StateTracker
 from thadam_ros.storage.filesystem import FileSystem
 from thadam_ros.wal.statistics import WalStatistics
@@ -56,6 +57,7 @@ class EdgeNode(ManagedNode):
         self.loaded: LoadedConfig | None = None
         self.merged_path = ""
         self.wal: WalWriter | None = None
+        self.retention: WalRetention | None = None
         self.captures: tuple[RosCapture, ...] = ()
         self.on_durable: Callable[[], None] = lambda: None
         self.own_topics: Callable[[], Sequence[str]] = lambda: ()
@@ -124,6 +126,7 @@ class EdgeNode(ManagedNode):
         self.wal = open_wal(
             loaded, fs=self._fs, clock=self._wall_clock, on_durable=lambda: self.on_durable()
         )
+        self.retention = keep_wal(loaded, self.wal, fs=self._fs, report=self.get_logger().warning)
         self.loaded = loaded
         self._watched_failure.clear()
         if self._capabilities is None:
@@ -147,6 +150,8 @@ class EdgeNode(ManagedNode):
 
     def release(self) -> None:
         # The captures stay: what they counted can still be read.
+        if self.retention is not None:
+            self.retention.close()
         wal, self.wal = self.wal, None
         self.loaded = None
         if wal is not None:
@@ -184,18 +189,24 @@ class EdgeNode(ManagedNode):
         if wal is None:
             return False
         statistics = wal.statistics()
-        return statistics.alive and not statistics.failed and not statistics.storage_full
+        return (
+            statistics.alive
+            and not statistics.failed
+            and not statistics.storage_full
+            and not statistics.held_up_by
+        )
 
     def _wal_statistics(self) -> ComponentStatistics:
         wal, cause = self.wal, self.cause
         statistics = wal.statistics() if wal is not None else self._last_wal
         tracker = self._wal_tracker
+        retained = self.retention.statistics() if self.retention is not None else None
         if cause is not None and self.state_label in ("unconfigured", "inactive", "finalized"):
             state = failed_state(tracker, cause, self.next_retry_ns)
         elif wal is None or statistics is None:
             state = tracker.update(State.STOPPED, "stopped", "not configured")
         else:
-            state = wal_state(tracker, statistics)
+            state = wal_state(tracker, statistics, retained)
         details: dict[str, str] = {"lifecycle": self.state_label}
         records = lost = refused = 0
         if statistics is not None:
@@ -215,6 +226,7 @@ class EdgeNode(ManagedNode):
                 last_commit_ms=f"{statistics.last_commit_ns / 1e6:.1f}",
                 longest_commit_ms=f"{statistics.longest_commit_ns / 1e6:.1f}",
             )
+            details.update(budget_details(statistics, retained))
         if isinstance(cause, ConfigError):
             details.update((f"problem.{i}", str(p)) for i, p in enumerate(cause.problems))
         return ComponentStatistics(

@@ -64,9 +64,9 @@ class EdgeView:
         ready, reason = self._readiness(components)
         config = self._known_config()
         edge, robot = identity_of(config)
-        used, budget, free = disk_figures(config)
         wal = self._edge.wal
         statistics = wal.statistics() if wal is not None else None
+        used, budget, free = disk_figures(config, statistics)
         return Snapshot(
             stamp_ns=self._clock.time_ns(),
             started_ns=self._started_ns,

@@ -16,7 +16,10 @@ from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 
 from thadam_ros import __version__
 from thadam_ros.config.schema import Config
+from thadam_ros.errors import FormatError
 from thadam_ros.model.states import ComponentState, ComponentStatistics, Kind, State
+from thadam_ros.storage.filesystem import OsFileSystem
+from thadam_ros.wal.budget import SegmentSizes, measure_budget
 from thadam_ros.wal.statistics import WalStatistics
 
 _NS = 1_000_000_000
@@ -48,9 +51,6 @@ _COUNTERS = (
     "unmatched",
     "flagged",
 )
-#: Defaults of spec 2 for a budget that nobody gave.
-_BUDGET_BYTES_MAX = 20 << 30
-_BUDGET_FRACTION = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,22 +126,23 @@ def readiness(
     return ready, f"{worst.name}: {worst.state.reason}"
 
 
-def disk_figures(config: Config | None) -> tuple[int, int, int]:
-    """Return bytes of the WAL's segments, its budget, free bytes of its filesystem; 0 unknown."""
+def disk_figures(config: Config | None, wal: WalStatistics | None) -> tuple[int, int, int]:
+    """Return bytes of the WAL's segments, its budget, free bytes of its filesystem; 0 unknown.
+
+    Args:
+        wal: Of the open writer; without one the disk is looked at.
+    """
+    if wal is not None:
+        return wal.wal_bytes, wal.budget_bytes, wal.filesystem_free_bytes
     if config is None:
         return 0, 0, 0
-    directory = os.path.join(config.edge.data_dir, "wal")
+    fs, directory = OsFileSystem(), os.path.join(config.edge.data_dir, "wal")
     try:
-        with os.scandir(directory) as entries:
-            used = sum(e.stat().st_size for e in entries if e.name.endswith(".wal"))
-        disk = os.statvfs(directory)
-    except OSError:
+        used = sum(size for _, size in SegmentSizes(fs, directory).measure())
+        budget = measure_budget(fs, directory, config.wal)
+        return used, budget.budget_bytes, fs.free_bytes(directory)
+    except (OSError, FormatError):
         return 0, 0, 0
-    budget = config.wal.budget_bytes
-    if budget is None:
-        total = disk.f_blocks * disk.f_frsize
-        budget = min(_BUDGET_BYTES_MAX, int(total * _BUDGET_FRACTION))
-    return used, budget, disk.f_bavail * disk.f_frsize
 
 
 def wal_position(statistics: WalStatistics | None) -> int:

@@ -40,10 +40,12 @@ from thadam_ros.sinks.contract import PartitionKey, SinkDriver
 from thadam_ros.sinks.partitions import split_partitions
 from thadam_ros.storage.filesystem import FileSystem
 from thadam_ros.storage.lock import DirectoryLock
-from thadam_ros.wal.layout import is_full
+from thadam_ros.wal.budget import PressureGauge
+from thadam_ros.wal.layout import is_full, list_segments
 from thadam_ros.wal.mark import load_mark
 from thadam_ros.wal.ranges import Backlog
 from thadam_ros.wal.reader import WalReader
+from thadam_ros.wal.retain_lock import hold_segments
 
 #: One step reads about this much, so that a thread of an executor is never held for long.
 STEP_BYTES_MAX = 4 << 20
@@ -156,21 +158,37 @@ class ChainRunner:
         self._last = (self._cursor.position, self._cursor.epoch)
         self._counts = self._chain.counts.copy()
         self._stamped_state = state
+        self._pressure = PressureGauge(
+            self._fs, self._wal_dir, self._loaded.config.wal, self._clock.monotonic_ns
+        )
         driver = self._make_driver()
-        self._reader = WalReader(self._wal_dir, fs=self._fs, after=self._cursor.position)
+        # A cursor before everything was kept when the log still began there.
+        self._reader = WalReader(
+            self._wal_dir, fs=self._fs, after=self._cursor.position, from_first=True
+        )
         self._staging = Staging.open(os.path.join(self.directory, "staging"), self._fs)
         self._buffers = Buffers(self.sink.buffer_bytes, split_partitions)
         self._lane = self._make_lane(driver)
         self._lane.start()
 
     def _first_cursor(self) -> Cursor:
-        if self.sink.start == "earliest":
-            return Cursor()
-        mark = load_mark(self._fs, self._wal_dir)
-        cursor = Cursor() if mark is None else Cursor(mark.position, mark.epoch)
-        # Kept at once: "latest" is when the sink was new, not whenever it starts before its first
-        # stamp. What becomes durable from here on is owed to it.
-        self._cursors.commit(cursor, self._chain.snapshot())
+        """Begin a chain that never stamped, and keep its place at once.
+
+        "latest" is when the sink was new, not whenever it starts before its first stamp; and
+        "earliest" is what the log held then. What becomes durable, or goes, from here on is
+        owed to it.
+        """
+        with hold_segments(self._wal_dir):
+            cursor = Cursor()
+            mark = load_mark(self._fs, self._wal_dir)
+            if self.sink.start == "earliest":
+                segments = list_segments(self._fs, self._wal_dir)
+                if segments and segments[0][:2] > (0, 0):
+                    name = segments[0]
+                    cursor = Cursor(Position(name.ordinal, name.first - 1), name.epoch)
+            elif mark is not None:
+                cursor = Cursor(mark.position, mark.epoch)
+            self._cursors.commit(cursor, self._chain.snapshot())
         return cursor
 
     def _make_chain(self) -> Chain:
@@ -203,7 +221,11 @@ class ChainRunner:
             buffers=self._buffers,
             rejects=self._staging,
             limits=LaneLimits(rotation.max_rows, rotation.max_bytes, self.sink.buffer_bytes),
-            policy=CutPolicy(rotation.max_age_ns, self.sink.cut_bytes),
+            policy=CutPolicy(
+                rotation.max_age_ns,
+                min(self.sink.cut_bytes, self._pressure.budget.budget_bytes // 8),
+                pressed=lambda: self._pressure.pressed(self._cursor.position),
+            ),
             commit=self._commit,
             lineage=self._lineage,
             clock=self._clock,
@@ -302,18 +324,28 @@ class ChainRunner:
 
     def _lineage(self, key: PartitionKey, cut_no: int, boundary: Boundary) -> Mapping[str, object]:
         config = self._loaded.config
-        return {
+        after = self._cursor.position
+        gaps = [
+            [list(gap.first), list(gap.last)]
+            for gap in self._reader.gaps
+            if gap.last > after and gap.first <= boundary.last
+        ]
+        lineage: dict[str, object] = {
             "software_version": __version__,
             "sink": self.sink.name,
             "dataset": key.dataset,
             "cut_no": cut_no,
-            "after": list(self._cursor.position),
+            "after": list(after),
             "through": list(boundary.last),
             "epoch": boundary.epoch,
             "config_hash": config.config_hash,
             "row_hash": config.row_hashes.get(key.dataset, ""),
             "starting_state": f"state-{self._cursor.cut_no}" if self._cursor.cut_no else "cold",
         }
+        if gaps:
+            # Positions of the range that the log no longer had.
+            lineage["gaps"] = gaps
+        return lineage
 
     def _rebuild(self) -> None:
         """Start again from the cursor; what was above it is read again from the WAL.
@@ -480,6 +512,7 @@ class ChainRunner:
             "cursor": str(self._cursor.position),
             "damaged_ranges": str(self._reader.damaged_count),
             "gaps": str(self._reader.gap_count),
+            "gap_frames": str(self._reader.gap_frames),
         }
         if self._backlog_error:
             details["backlog_error"] = self._backlog_error
@@ -496,8 +529,8 @@ class ChainRunner:
         damaged, gaps = self._reader.damaged_count, self._reader.gap_count
         if damaged or gaps:
             code = "wal_damage" if damaged else "wal_gap"
-            what = f"{damaged} damaged ranges, {gaps} gaps"
-            reason = f"the WAL has {what}; run `thadam wal fsck` to see them"
+            what = f"{damaged} damaged ranges, {gaps} gaps ({self._reader.gap_frames} frames)"
+            reason = f"the WAL has {what}; run `thadam wal fsck` to see what is left"
             return self._tracker.update(State.DEGRADED, code, reason)
         if not lane.alive:
             reason = "the publishing thread died and is replaced at the next step"

@@ -17,6 +17,7 @@ from thadam_ros.model.states import ComponentStatistics
 from thadam_ros.runtime.chain_runner import ChainRunner, StepResult
 from thadam_ros.runtime.clock_state import clock_synced_probe
 from thadam_ros.runtime.loading import LoadedConfig, save_lock
+from thadam_ros.runtime.retention import WalRetention
 from thadam_ros.runtime.status_files import write_status
 from thadam_ros.storage.atomic import replace_durably
 from thadam_ros.storage.filesystem import FileSystem, OsFileSystem
@@ -72,6 +73,23 @@ def open_wal(
     )
 
 
+def keep_wal(
+    loaded: LoadedConfig,
+    writer: WalWriter,
+    *,
+    fs: FileSystem,
+    report: Callable[[str], None] = lambda text: None,
+) -> WalRetention:
+    """Start the retention of the configuration's WAL; close it before the writer.
+
+    Args:
+        report: Called with what a person should know, one sentence each.
+    """
+    retention = WalRetention(loaded, writer, fs=fs, report=report)
+    retention.start()
+    return retention
+
+
 def save_merged_config(loaded: LoadedConfig, fs: FileSystem) -> str:
     """Write the configuration as loaded to ``config/<hash>.yaml``, and its lock file.
 
@@ -96,7 +114,11 @@ class Edge:
 
     Args:
         loaded: The configuration.
-        sinks: Names of the sinks to run; all when None.
+        sinks: Names of the sinks to run; all when None. The others keep their segments.
+        report: Called with what a person should know, one sentence each, from any thread.
+
+    Attributes:
+        wal, retention: The writer and its retention, None while not started.
     """
 
     def __init__(
@@ -106,6 +128,7 @@ class Edge:
         fs: FileSystem | None = None,
         clock: Clock | None = None,
         sinks: tuple[str, ...] | None = None,
+        report: Callable[[str], None] = lambda text: None,
     ) -> None:
         self._loaded = loaded
         self._fs = fs or OsFileSystem()
@@ -116,7 +139,9 @@ class Edge:
         self._wakes = {name: threading.Event() for name in names}
         self._threads: list[threading.Thread] = []
         self._stop = False
+        self._report = report
         self.wal: WalWriter | None = None
+        self.retention: WalRetention | None = None
 
     def _runner(self, name: str) -> ChainRunner:
         def failed(exc: BaseException) -> None:
@@ -156,6 +181,7 @@ class Edge:
         except BaseException:
             self.close(drain_timeout_s=0.0)
             raise
+        self.retention = keep_wal(self._loaded, self.wal, fs=self._fs, report=self._report)
         for name in self.runners:
             thread = threading.Thread(target=self._run, args=(name,), name=f"chain-{name}")
             self._threads.append(thread)
@@ -178,6 +204,8 @@ class Edge:
         Returns:
             True when every chain delivered everything.
         """
+        if self.retention is not None:
+            self.retention.close()
         if self.wal is not None:
             self.wal.close()
             self.wal = None

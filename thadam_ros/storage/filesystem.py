@@ -60,6 +60,12 @@ class FileSystem(Protocol):
 
     def fsync_dir(self, path: str) -> None: ...
 
+    def free_bytes(self, path: str) -> int:
+        """Return what an ordinary user may still write on the filesystem of ``path``."""
+
+    def total_bytes(self, path: str) -> int:
+        """Return the size of the filesystem of ``path``, 0 where it does not say."""
+
 
 class OsFileSystem:
     """The real thing."""
@@ -140,3 +146,11 @@ class OsFileSystem:
             os.fsync(fd)
         finally:
             os.close(fd)
+
+    def free_bytes(self, path: str) -> int:
+        disk = os.statvfs(path)
+        return disk.f_bavail * disk.f_frsize
+
+    def total_bytes(self, path: str) -> int:
+        disk = os.statvfs(path)
+        return disk.f_blocks * disk.f_frsize

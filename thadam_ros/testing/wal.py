@@ -403,6 +403,12 @@ class MemoryFileSystem:
     def fsync_dir(self, path: str) -> None:
         """Directories are never lost."""
 
+    def free_bytes(self, path: str) -> int:
+        return self.total_bytes(path) // 2
+
+    def total_bytes(self, path: str) -> int:
+        return 1 << 40
+
     @property
     def open_files(self) -> int:
         """Descriptors not closed yet."""

@@ -42,10 +42,15 @@ class BacklogMeter:
         name = self._cursor.walk.name
         waiting = 0
         last_of: dict[int, SegmentName] = {}
-        for segment in list_segments(self._fs, self._directory):
+        segments = list_segments(self._fs, self._directory)
+        self._sizes = {s: size for s, size in self._sizes.items() if s >= name}
+        for segment in segments:
             last_of[segment.ordinal] = segment
             if name <= segment and segment[:2] <= (mark.segment_ordinal, mark.segment_first):
                 waiting += self._size(segment, mark)
+        if name not in segments:
+            # Deleted while it is read: what is left of it still waits, and is still there.
+            waiting += self._cursor.extent.limit
         frames = 0
         for ordinal in sorted(last_of):
             if after.ordinal <= ordinal <= mark.position.ordinal:
@@ -85,20 +90,36 @@ class BacklogMeter:
             return mark.offset
         size = self._sizes.get(name)
         if size is None:
-            size = self._fs.size(os.path.join(self._directory, name.filename))
+            try:
+                size = self._fs.size(os.path.join(self._directory, name.filename))
+            except FileNotFoundError:
+                # Deleted since it was listed.
+                return 0
             self._sizes[name] = size
         return size
 
     def _end_of(self, name: SegmentName) -> int:
         """Return the last position of an epoch that is over, from its last segment's headers."""
         if name.ordinal not in self._ends:
-            walk = SegmentWalk(self._fs, self._directory, name, read_ahead=HEADER_READ_AHEAD_BYTES)
-            try:
-                extent = closed_extent(self._fs, self._directory, name, None, None)
-                while (item := walk.advance(extent)) is not None:
-                    if isinstance(item, Found):
-                        walk.skip(item)
-                self._ends[name.ordinal] = walk.expected - 1
-            finally:
-                walk.close()
+            self._ends[name.ordinal] = last_position(self._fs, self._directory, name, None)
         return self._ends[name.ordinal]
+
+
+def last_position(
+    fs: FileSystem, directory: str, name: SegmentName, following: SegmentName | None
+) -> int:
+    """Return the last position of the last segment of an epoch, from its frame headers.
+
+    Raises:
+        FormatError: It is not ours or of another version.
+        OSError: From the filesystem.
+    """
+    walk = SegmentWalk(fs, directory, name, read_ahead=HEADER_READ_AHEAD_BYTES)
+    try:
+        extent = closed_extent(fs, directory, name, following, None)
+        while (item := walk.advance(extent)) is not None:
+            if isinstance(item, Found):
+                walk.skip(item)
+        return walk.expected - 1
+    finally:
+        walk.close()

@@ -6,7 +6,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
+from typing import Final
 
 from thadam_ros.errors import FormatError
 from thadam_ros.model.position import BEFORE_ALL, Position
@@ -22,6 +25,10 @@ from thadam_ros.wal.layout import (
 from thadam_ros.wal.mark import Mark
 from thadam_ros.wal.ranges import DamagedRange, Gap
 from thadam_ros.wal.segment import READ_AHEAD_BYTES, Extent, Found, SegmentWalk
+
+#: A file that is gone right after it was listed is one that was deleted; the next look finds what
+#: came after it. Nobody deletes so fast that this many looks fail.
+_TRIES: Final = 64
 
 
 def read_segment_header(fs: FileSystem, directory: str, name: SegmentName) -> SegmentHeader | None:
@@ -52,17 +59,23 @@ def closed_extent(
     name: SegmentName,
     following: SegmentName | None,
     durable: Position | None,
+    *,
+    size: int | None = None,
 ) -> Extent:
     """Return how much of ``name`` belongs to the log when ``following`` comes after it.
 
     The next segment's header says how long this one was, so that a cut is seen even where it
     fell between two frames, and a suspect's tail is never read.
 
+    Args:
+        size: Bytes of ``name``, where they are known already.
+
     Raises:
         FormatError: The next segment has another version.
         OSError: From the filesystem.
     """
-    size = fs.size(os.path.join(directory, name.filename))
+    if size is None:
+        size = fs.size(os.path.join(directory, name.filename))
     if following is None:
         return Extent(size, None, durable)
     same_epoch = following.ordinal == name.ordinal
@@ -82,7 +95,12 @@ class LogCursor:
     """Frame headers, damage and gaps of a log after a position.
 
     :meth:`advance` shows a frame, ``walk.load`` or ``walk.skip`` passes it. Ranges and gaps that
-    lie wholly at or before ``after`` are passed in silence: they were met on the way there.
+    lie wholly at or before ``after`` are passed in silence: they were met on the way there. A
+    segment that is deleted meanwhile is read to its end when it is open already; else it is a gap.
+
+    Args:
+        from_first: With ``after`` before everything: what the log no longer has of its beginning
+            is a gap, else reading begins with what there is.
 
     Attributes:
         walk: The segment at hand, None before the first.
@@ -97,10 +115,12 @@ class LogCursor:
         after: Position,
         *,
         read_ahead: int = READ_AHEAD_BYTES,
+        from_first: bool = False,
     ) -> None:
         self._fs = fs
         self._directory = directory
         self._after = after
+        self._from_first = from_first
         self._read_ahead = read_ahead
         self._closed: Extent | None = None
         self._left: tuple[SegmentName, int] | None = None
@@ -118,7 +138,7 @@ class LogCursor:
         while True:
             walk = self.walk
             if walk is None:
-                walk, gap = self._enter(mark)
+                walk, gap = self._enter_next(mark)
                 if walk is None:
                     return None
                 if gap is not None and gap.last > self._after:
@@ -132,10 +152,7 @@ class LogCursor:
                     mark.position,
                 )
             elif self._closed is None:
-                following = self._next_after(walk.name, end)
-                self._closed = self.extent = closed_extent(
-                    self._fs, self._directory, walk.name, following, mark.position
-                )
+                self._closed = self.extent = self._close_extent(walk, mark)
             item = walk.advance(self.extent)
             if isinstance(item, DamagedRange):
                 if item.first is None or item.last is None or item.last > self._after:
@@ -162,14 +179,35 @@ class LogCursor:
             self.walk.close()
             self.walk = None
 
+    def _close_extent(self, walk: SegmentWalk, mark: Mark) -> Extent:
+        end = mark.segment_ordinal, mark.segment_first
+        for _ in range(_TRIES):
+            following = self._next_after(walk.name, end)
+            with contextlib.suppress(FileNotFoundError):
+                return closed_extent(
+                    self._fs,
+                    self._directory,
+                    walk.name,
+                    following,
+                    mark.position,
+                    size=walk.measure_size(),
+                )
+        raise _vanishing(self._directory)
+
     def _next_after(self, name: SegmentName, end: tuple[int, int]) -> SegmentName | None:
         for segment in list_segments(self._fs, self._directory):
             if segment > name and segment[:2] <= end:
                 return segment
         return None
 
-    def _enter(self, mark: Mark) -> tuple[SegmentWalk | None, Gap | None]:
+    def _enter_next(self, mark: Mark) -> tuple[SegmentWalk | None, Gap | None]:
         """Open the next segment up to the mark's, if there is one; say what is missing before."""
+        for _ in range(_TRIES):
+            with contextlib.suppress(FileNotFoundError):
+                return self._enter(mark)
+        raise _vanishing(self._directory)
+
+    def _enter(self, mark: Mark) -> tuple[SegmentWalk | None, Gap | None]:
         end = mark.segment_ordinal, mark.segment_first
         names = [s for s in list_segments(self._fs, self._directory) if s[:2] <= end]
         gap: Gap | None = None
@@ -179,7 +217,7 @@ class LogCursor:
             if not names:
                 return None, None
             name = before[-1] if before else names[0]
-            if not before and self._after != BEFORE_ALL:
+            if not before and (self._after != BEFORE_ALL or self._from_first):
                 gap = _gap(Position(*wanted), name)
         else:
             left, expected = self._left
@@ -188,11 +226,7 @@ class LogCursor:
                 return None, None
             name = following[0]
             gap = gap_between(self._fs, self._directory, left, expected, name)
-        try:
-            walk = SegmentWalk(self._fs, self._directory, name, read_ahead=self._read_ahead)
-        except FileNotFoundError:
-            # Deleted since it was listed: the next call finds what comes after it.
-            return None, None
+        walk = SegmentWalk(self._fs, self._directory, name, read_ahead=self._read_ahead)
         try:
             walk.refuse_foreign()
         except FormatError:
@@ -226,3 +260,7 @@ def gap_between(
 
 def _gap(first: Position, name: SegmentName) -> Gap:
     return Gap(first, Position(name.ordinal, name.first - 1), name.filename)
+
+
+def _vanishing(directory: str) -> OSError:
+    return OSError(errno.EAGAIN, "segments vanish faster than they can be opened", directory)

@@ -36,7 +36,10 @@ class LogFailedError(FatalError):
 
 @dataclass(slots=True)
 class LogCounters:
-    """Counted by :class:`SegmentLog`; meanings as in :class:`WalStatistics`."""
+    """Counted by :class:`SegmentLog`; meanings as in :class:`WalStatistics`.
+
+    ``segment_bytes`` is what was put into segment files, bytes that became superseded included.
+    """
 
     frames: int = 0
     records: int = 0
@@ -46,6 +49,7 @@ class LogCounters:
     faults: int = 0
     suspects: int = 0
     segments: int = 0
+    segment_bytes: int = 0
     first_error: str = ""
     last_error: str = ""
 
@@ -105,6 +109,8 @@ class SegmentLog:
         #: The segment holds bytes past its durable end that no one can vouch for.
         self._dirty = False
         self.mark = mark
+        #: Begin a fresh segment with the next frames, so that the one at hand can be deleted.
+        self.finish_early = False
         self.counters = LogCounters(segments=segments)
         self._page = MarkWriter(fs, directory, mark)
 
@@ -173,7 +179,8 @@ class SegmentLog:
 
     def _write_synced(self, frames: Sequence[EncodedFrame]) -> Mark:
         segment = self._segment
-        if segment is not None and segment.offset >= self._segment_bytes:
+        full = self._segment_bytes if not self.finish_early else 1
+        if segment is not None and segment.offset >= full:
             self._finish()
             segment = None
         if segment is None:
@@ -191,6 +198,7 @@ class SegmentLog:
         except OSError as exc:
             self._rewind(segment, exc)
             raise
+        self.counters.segment_bytes += size
         try:
             self._fs.fdatasync(segment.fd)
             if fresh:
@@ -320,5 +328,7 @@ class SegmentLog:
         target, number = path + SUSPECT_SUFFIX, 1
         while self._fs.exists(target):
             target, number = f"{path}.{number}{SUSPECT_SUFFIX}", number + 1
+        size = self._fs.size(path)
         self._fs.rename(path, target)
         self.counters.segments -= 1
+        self.counters.segment_bytes -= size

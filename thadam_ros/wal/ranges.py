@@ -53,6 +53,11 @@ class Gap:
     last: Position
     before_file: str
 
+    @property
+    def frames(self) -> int:
+        """How many positions are missing; 0 when the gap spans epochs and nobody can know."""
+        return self.last.frame - self.first.frame + 1 if self.first[0] == self.last[0] else 0
+
 
 @dataclass(frozen=True, slots=True)
 class Backlog:

@@ -34,6 +34,7 @@ class WalReader:
 
     Attributes:
         damaged_count, damaged_bytes, gap_count: All found so far, also those no longer listed.
+        gap_frames: Positions missing in them, as far as both ends are in one epoch.
     """
 
     def __init__(
@@ -43,10 +44,15 @@ class WalReader:
         fs: FileSystem,
         after: Position = BEFORE_ALL,
         marks: MarkReader | FixedMark | None = None,
+        from_first: bool = False,
     ) -> None:
-        """Begin after ``after``; ``marks`` replaces the directory's own durable mark."""
+        """Begin after ``after``; ``marks`` replaces the directory's own durable mark.
+
+        Args:
+            from_first: A log that no longer has its first frame has a gap at its beginning.
+        """
         self._marks = MarkReader(fs, directory) if marks is None else marks
-        self._cursor = LogCursor(fs, directory, after)
+        self._cursor = LogCursor(fs, directory, after, from_first=from_first)
         self._meter = BacklogMeter(fs, directory)
         self._after = after
         self._segment = 0
@@ -57,6 +63,7 @@ class WalReader:
         self.damaged_count = 0
         self.damaged_bytes = 0
         self.gap_count = 0
+        self.gap_frames = 0
 
     @property
     def durable(self) -> Position:
@@ -142,6 +149,7 @@ class WalReader:
             elif isinstance(item, Gap):
                 _keep(self._gaps, item)
                 self.gap_count += 1
+                self.gap_frames += item.frames
             elif item.header.kind != KIND_DATA:
                 self._declare(item)
             elif Position(item.header.ordinal, item.header.position) > self._after:

@@ -107,6 +107,24 @@ class SegmentWalk:
             self._fs.close(self._fd)
             self._fd = -1
 
+    def measure_size(self) -> int:
+        """Return the size of the file now; one that was deleted meanwhile is felt for its end.
+
+        Raises:
+            OSError: From the filesystem.
+        """
+        try:
+            self.size = self._fs.size(self.path)
+        except FileNotFoundError:
+            step = 1 << 20
+            while step:
+                if self._fs.pread(self._fd, 1, self.size + step - 1):
+                    self.size += step
+                    step *= 2
+                else:
+                    step //= 2
+        return self.size
+
     def _read_header(self) -> None:
         data = self._fs.pread(self._fd, SEGMENT_HEADER_BYTES, 0)
         starts = (0, SEGMENT_COPY_BYTES)
@@ -275,7 +293,7 @@ class SegmentWalk:
         """Return the first frame at or after ``offset`` whose header verifies."""
         if limit > self.size:
             # The newest segment has grown since it was opened.
-            self.size = self._fs.size(self.path)
+            self.measure_size()
         limit = min(limit, self.size)
         if self._sync is not None:
             key, key_offset = self._sync, 0

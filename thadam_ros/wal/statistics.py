@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from thadam_ros.model.position import Position
@@ -47,6 +48,15 @@ class WalStatistics:
         recovered_frames: Intact frames in the segment the recovery looked at.
         damage_not_copied: Damaged ranges without a copy in a .damaged file: the disk was full.
         new_epoch: The recovery began a new epoch: a cursor lay beyond the end of the log.
+        wal_bytes: Bytes of all segment files.
+        budget_bytes, min_free_bytes: The limits in force.
+        filesystem_free_bytes: What is free, as of the last commit or look.
+        held_up_by: The limit for which append refuses now: ``budget`` or ``min_free``; empty
+            while it accepts.
+        refused_by_cause: Refused records by cause: ``budget``, ``min_free``, ``storage_full``
+            (the ceiling is reached because the disk is full), ``pending`` (the ceiling),
+            ``failed``, ``closed``.
+        deleted_segments, deleted_bytes: What retention deleted.
     """
 
     alive: bool
@@ -82,3 +92,11 @@ class WalStatistics:
     recovered_frames: int
     damage_not_copied: int
     new_epoch: bool
+    wal_bytes: int
+    budget_bytes: int
+    min_free_bytes: int
+    filesystem_free_bytes: int
+    held_up_by: str
+    refused_by_cause: Mapping[str, int]
+    deleted_segments: int
+    deleted_bytes: int

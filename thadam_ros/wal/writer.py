@@ -17,6 +17,7 @@ from thadam_ros.model.message import SourceBatch, TopicDeclaration
 from thadam_ros.model.position import Position
 from thadam_ros.storage.filesystem import FileSystem
 from thadam_ros.storage.lock import DirectoryLock
+from thadam_ros.wal.budget import Budget, SegmentSizes, Usage, measure_budget, measure_free
 from thadam_ros.wal.encode import (
     Compressor,
     EncodedFrame,
@@ -28,8 +29,9 @@ from thadam_ros.wal.encode import (
     publisher_entry,
     topic_entry,
 )
-from thadam_ros.wal.layout import is_full, list_segments
+from thadam_ros.wal.layout import is_full
 from thadam_ros.wal.log import LogFailedError, SegmentLog
+from thadam_ros.wal.mark import Mark
 from thadam_ros.wal.ranges import DAMAGED, TORN, DamagedRange
 from thadam_ros.wal.recovery import Recovered, make_directory, recover
 from thadam_ros.wal.statistics import WalStatistics
@@ -43,6 +45,16 @@ PUBLISHERS_MAX: Final = 1 << 17
 #: A full disk is tried again after this long, doubled up to the second figure.
 _RETRY_FIRST_NS: Final = 100_000_000
 _RETRY_LAST_NS: Final = 5_000_000_000
+#: While the filesystem is short of space it is looked at this often.
+_LOOK_S: Final = 0.25
+
+#: Why append refuses; keys of ``WalStatistics.refused_by_cause``.
+OVER_BUDGET: Final = "budget"
+SHORT_OF_SPACE: Final = "min_free"
+DISK_FULL: Final = "storage_full"
+CEILING: Final = "pending"
+FAILED: Final = "failed"
+CLOSED: Final = "closed"
 
 
 def draw_random_epoch() -> int:
@@ -56,6 +68,8 @@ class WalWriter:
     Attributes:
         epoch, ordinal: Of every frame that is written from now on.
         recovered: What the recovery found at open.
+        budget: The limits in force.
+        on_pressed: Called in the writer thread when segments should go; must not block or raise.
     """
 
     @classmethod
@@ -91,6 +105,7 @@ class WalWriter:
         try:
             try:
                 recovered = recover(fs, directory, cursors=cursors, draw_epoch=draw_epoch)
+                budget = measure_budget(fs, directory, config)
                 writer = cls(
                     directory,
                     config,
@@ -99,6 +114,7 @@ class WalWriter:
                     clock_synced=clock_synced,
                     on_durable=on_durable,
                     recovered=recovered,
+                    budget=budget,
                     lock=lock,
                     pending_bytes_max=pending_bytes_max,
                 )
@@ -120,10 +136,15 @@ class WalWriter:
         clock_synced: Callable[[], bool],
         on_durable: Callable[[], None] | None,
         recovered: Recovered,
+        budget: Budget,
         lock: DirectoryLock,
         pending_bytes_max: int,
     ) -> None:
         self.recovered = recovered
+        self.budget = budget
+        self.on_pressed: Callable[[], None] = lambda: None
+        self._fs = fs
+        self._directory = directory
         self.epoch = recovered.mark.epoch
         self.ordinal = recovered.mark.position.ordinal
         self._config = config
@@ -148,8 +169,14 @@ class WalWriter:
         self._failed = False
         self._full = False
         self._stopped = False
+        # The disk refused the last write, and no segment was deleted since.
+        self._stuck = False
         self._refused_batches = 0
         self._refused_records = 0
+        self._refused_by_cause: dict[str, int] = {}
+        # Why capture is held up, and for how many bytes; empty while it is not.
+        self._held_up = ""
+        self._held_up_bytes = 0
         self._lost_records = 0
         self._publishers_refused = 0
         self._storage_refusals = 0
@@ -161,12 +188,20 @@ class WalWriter:
         self._topic_entries: list[TopicDeclaration] = []
         self._publishers: dict[bytes, int] = {}
         self._publisher_entries: list[bytes] = []
+        sizes = SegmentSizes(fs, directory).measure()
+        self._found_bytes = sum(size for _, size in sizes)
+        self._deleted_segments = 0
+        self._deleted_bytes = 0
+        # What settled commits wrote; the bytes of one that runs are still those it has taken.
+        self._written_bytes = 0
+        self._used_bytes = self._found_bytes
+        self._free_bytes = measure_free(fs, directory, budget)
         self._log = SegmentLog(
             fs,
             directory,
             recovered.mark,
-            segment_bytes=config.segment_bytes,
-            segments=len(list_segments(fs, directory)),
+            segment_bytes=budget.segment_bytes,
+            segments=len(sizes),
             declare=self._declarations,
             time_ns=clock.time_ns,
         )
@@ -178,6 +213,11 @@ class WalWriter:
     def durable(self) -> Position:
         """Last durable position; ``(ordinal, -1)`` while the epoch has none."""
         return self._log.mark.position
+
+    @property
+    def mark(self) -> Mark:
+        """The durable mark."""
+        return self._log.mark
 
     def declare_topic(self, declaration: TopicDeclaration) -> int:
         """Return the reference of ``declaration``, from 1; the same one for an equal one."""
@@ -207,7 +247,8 @@ class WalWriter:
         when nothing else waits.
 
         Returns:
-            False when refused (counted): the ceiling is reached, the writer failed or closed.
+            False when refused (counted by cause): the ceiling, the budget or ``min_free`` is
+            reached, the writer failed or closed.
 
         Raises:
             ValueError: The batch is not what :class:`SourceBatch` says: lists of different
@@ -215,8 +256,11 @@ class WalWriter:
         """
         if not len(batch):
             return True
-        if not self._has_room(1):
-            return self._refuse(batch)
+        if self._why_refused(1):
+            with self._changed:
+                cause = self._why_refused(1)
+                if cause:
+                    return self._refuse(batch, cause, 1)
         stamp = Stamp(
             self._clock.time_ns(), self._clock.boottime_ns(), self._boot_id, self._clock_synced()
         )
@@ -226,8 +270,9 @@ class WalWriter:
         if size > BATCH_BYTES_MAX:
             raise ValueError(f"a batch of {size} bytes is more than a frame can hold")
         with self._changed:
-            if not self._has_room(size):
-                return self._refuse(batch)
+            cause = self._why_refused(size)
+            if cause:
+                return self._refuse(batch, cause, size)
             first = not self._waiting
             self._waiting.append(packed)
             self._waiting_bytes += size
@@ -237,17 +282,71 @@ class WalWriter:
                 self._changed.notify_all()
             return True
 
-    def _has_room(self, size: int) -> bool:
+    def _why_refused(self, size: int) -> str:
+        """Return why a batch of ``size`` bytes is not accepted, empty when it is."""
         pending = self._waiting_bytes + self._taken_bytes
-        return not (
-            self._failed or self._closing or (pending and pending + size > self._pending_bytes_max)
-        )
+        if self._failed:
+            return FAILED
+        if self._closing:
+            return CLOSED
+        if pending and pending + size > self._pending_bytes_max:
+            return DISK_FULL if self._full else CEILING
+        return self._over_limit(size)
 
-    def _refuse(self, batch: SourceBatch) -> bool:
+    def _over_limit(self, size: int) -> str:
+        """Return the limit that ``size`` more bytes would exceed, empty when there is none."""
+        pending = self._waiting_bytes + self._taken_bytes
+        # The newest segment cannot be deleted. When it is the only one and all of the budget,
+        # one batch begins another, and this one can go.
+        alone = not pending and self._segments() <= 1
+        if self._used_bytes + pending + size > self.budget.budget_bytes and not alone:
+            return OVER_BUDGET
+        if self._free_bytes - pending - size < self.budget.min_free_bytes:
+            return SHORT_OF_SPACE
+        return ""
+
+    def _segments(self) -> int:
+        return self._log.counters.segments - self._deleted_segments
+
+    def _refuse(self, batch: SourceBatch, cause: str, size: int) -> bool:
+        """Count a refusal; the lock is held."""
+        records = len(batch)
+        self._refused_batches += 1
+        self._refused_records += records
+        self._refused_by_cause[cause] = self._refused_by_cause.get(cause, 0) + records
+        if cause in (OVER_BUDGET, SHORT_OF_SPACE):
+            if not self._held_up:
+                # The writer looks again by itself from now on.
+                self._changed.notify_all()
+            self._held_up, self._held_up_bytes = cause, size
+        return False
+
+    def usage(self) -> Usage:
+        """Measure what is free; return it with what the log takes.
+
+        Raises:
+            OSError: From the filesystem.
+        """
+        free = measure_free(self._fs, self._directory, self.budget)
         with self._changed:
-            self._refused_batches += 1
-            self._refused_records += len(batch)
-            return False
+            self._free_bytes = free
+            self._look_again()
+            return Usage(self._used_bytes, free, self._stuck)
+
+    def deleted(self, segments: int, size_bytes: int) -> None:
+        """Take note of segments that were deleted: capture and a refused commit go on."""
+        with self._changed:
+            self._deleted_segments += segments
+            self._deleted_bytes += size_bytes
+            self._stuck = False
+            self._look_again()
+            self._changed.notify_all()
+
+    def _look_again(self) -> None:
+        """Work out the figures anew; the lock is held."""
+        self._used_bytes = self._found_bytes + self._written_bytes - self._deleted_bytes
+        if self._held_up:
+            self._held_up = self._over_limit(self._held_up_bytes)
 
     def flush(self, timeout_s: float) -> bool:
         """Commit now; True when everything accepted before the call is durable in time."""
@@ -303,7 +402,7 @@ class WalWriter:
                 callback_errors=self._callback_errors,
                 last_commit_ns=self._last_commit_ns,
                 longest_commit_ns=self._longest_commit_ns,
-                segments=log.segments,
+                segments=self._segments(),
                 segment_bytes=self._log.segment_size,
                 torn_ranges=len(torn),
                 torn_bytes=_total(torn),
@@ -312,6 +411,14 @@ class WalWriter:
                 recovered_frames=recovered.frames,
                 damage_not_copied=recovered.damage_not_copied,
                 new_epoch=recovered.new_epoch,
+                wal_bytes=self._used_bytes,
+                budget_bytes=self.budget.budget_bytes,
+                min_free_bytes=self.budget.min_free_bytes,
+                filesystem_free_bytes=self._free_bytes,
+                held_up_by=self._held_up,
+                refused_by_cause=dict(self._refused_by_cause),
+                deleted_segments=self._deleted_segments,
+                deleted_bytes=self._deleted_bytes,
             )
 
     def _declarations(self, topics: bool, refs: Sequence[int]) -> list[dict[str, object]]:
@@ -363,22 +470,45 @@ class WalWriter:
 
     def _take(self) -> bool:
         """Wait for a commit to be due and take its batches; False at the end."""
-        with self._changed:
-            while (wait_ns := self._due_in_ns()) != 0:
+        while True:
+            with self._changed:
+                wait_ns = self._due_in_ns()
+                if wait_ns == 0:
+                    self._take_batches()
+                    return True
                 if wait_ns is None and (self._closing or self._failed):
                     return False
-                self._changed.wait(None if wait_ns is None else wait_ns / 1e9)
-            self._taken_bytes = 0
-            # Not everything: what waits beyond one commit keeps the memory bound moving.
-            most = 0 if self._config.commit == "each" else self._config.commit_bytes
-            while self._waiting and (
-                not self._taken or self._taken_bytes + self._waiting[0].bytes <= most
-            ):
-                batch = self._waiting.popleft()
-                self._taken.append(batch)
-                self._taken_bytes += batch.bytes
-            self._waiting_bytes -= self._taken_bytes
-            return True
+                held_up = bool(self._held_up)
+                wait_s = None if wait_ns is None else wait_ns / 1e9
+                if held_up:
+                    wait_s = _LOOK_S if wait_s is None else min(wait_s, _LOOK_S)
+                self._changed.wait(wait_s)
+            if held_up:
+                self._look()
+
+    def _take_batches(self) -> None:
+        """Take what one commit holds; the lock is held."""
+        self._taken_bytes = 0
+        # Not everything: what waits beyond one commit keeps the memory bound moving.
+        most = 0 if self._config.commit == "each" else self._config.commit_bytes
+        while self._waiting and (
+            not self._taken or self._taken_bytes + self._waiting[0].bytes <= most
+        ):
+            batch = self._waiting.popleft()
+            self._taken.append(batch)
+            self._taken_bytes += batch.bytes
+        self._waiting_bytes -= self._taken_bytes
+
+    def _look(self) -> None:
+        """Measure the disk, and ask for deletions while space is short."""
+        try:
+            usage = self.usage()
+        except OSError as exc:
+            # The last figure stays in force; a write that does not fit is refused by the disk.
+            self._log.counters.last_error = f"{type(exc).__name__}: {exc}"
+            return
+        if self.budget.excess_bytes(usage):
+            self.on_pressed()
 
     def _commit(self) -> None:
         started_ns = self._clock.monotonic_ns()
@@ -387,16 +517,21 @@ class WalWriter:
         frames = [encode_frame(group, self._compressor) for group in groups]
         # Whom the last commit wakes runs while this thread waits for the disk, not before.
         self._announce()
+        # Beyond the budget only when the newest segment is all of it: then that one has to end.
+        self._log.finish_early = self._used_bytes + self._taken_bytes > self.budget.budget_bytes
         if not self._write(frames):
             return
         duration_ns = self._clock.monotonic_ns() - started_ns
         with self._changed:
-            self._full = False
+            self._full = self._stuck = False
             self._unannounced += len(taken)
             self._taken, self._taken_bytes = [], 0
+            self._written_bytes = self._log.counters.segment_bytes
+            self._look_again()
             self._last_commit_ns = duration_ns
             self._longest_commit_ns = max(self._longest_commit_ns, duration_ns)
             at_once = self._due_in_ns() == 0
+        self._look()
         if not at_once:
             self._announce()
 
@@ -435,11 +570,15 @@ class WalWriter:
     def _wait_for_space(self, retry_ns: int) -> bool:
         """Pause after a refusal; False when closing, then what waits is lost and counted."""
         with self._changed:
-            self._full = True
+            self._full = self._stuck = True
             self._storage_refusals += 1
-            if not self._closing:
-                self._changed.wait_for(lambda: self._closing, retry_ns / 1e9)
-                return True
+            closing = self._closing
+        if not closing:
+            self.on_pressed()
+            with self._changed:
+                # A deletion makes room at once.
+                self._changed.wait_for(lambda: self._closing or not self._stuck, retry_ns / 1e9)
+            return True
         self._fail()
         return False
 
