@@ -22,7 +22,7 @@ from thadam_ros.wal.writer import WalWriter
 #: A pass is made this often, and when the writer is short of space.
 PERIOD_S: Final = 1.0
 #: Pause after a pass that was asked for: the writer may ask after each of its commits.
-_PAUSE_S: Final = 0.05
+_PAUSE_S: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from thadam_ros.storage.filesystem import FileSystem
 
 #: Suffix of files that are not yet renamed; swept on open, never read.
 TEMP_SUFFIX = ".tmp"
+_READ_BYTES = 1 << 20
 
 
 def replace_durably(fs: FileSystem, path: str, data: bytes) -> None:
@@ -34,9 +35,12 @@ def read_whole(fs: FileSystem, path: str) -> bytes:
     Raises:
         FileNotFoundError: If there is no such file.
     """
-    size = fs.size(path)
+    # Never by the size of the path: the file may be replaced by a longer one in between.
     fd = fs.open(path, os.O_RDONLY)
     try:
-        return fs.pread(fd, size, 0)
+        chunks = [fs.pread(fd, _READ_BYTES, 0)]
+        while len(chunks[-1]) == _READ_BYTES:
+            chunks.append(fs.pread(fd, _READ_BYTES, _READ_BYTES * len(chunks)))
+        return b"".join(chunks)
     finally:
         fs.close(fd)
