@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deletion passes: who keeps a segment, who yields first, what a drop costs and how it is counted."""
+"""Deletion passes: who keeps a segment, who yields first, how a drop is counted."""
 
 from __future__ import annotations
 
@@ -84,9 +84,7 @@ def make_log(open_writer: OpenWriter, wal_dir: str) -> MakeLog:
             asked.append(durable)
             return dict(cursors)
 
-        retention = Retention(
-            wal_dir, writer.budget, fs=fs, log=writer, read_cursors=read_cursors
-        )
+        retention = Retention(wal_dir, writer.budget, fs=fs, log=writer, read_cursors=read_cursors)
         return Log(wal_dir, writer, retention, cursors, asked)
 
     return make
@@ -104,7 +102,11 @@ def test_what_every_chain_has_passed_goes_and_the_newest_stays(make_log: MakeLog
     statistics = log.retention.statistics()
     assert statistics.deleted_segments == len(before) - 1
     assert statistics.deleted_bytes == used - log.used
-    assert (statistics.dropped_segments, statistics.yielded_segments, statistics.drops) == (0, 0, {})
+    assert (statistics.dropped_segments, statistics.yielded_segments, statistics.drops) == (
+        0,
+        0,
+        {},
+    )
     assert log.writer.statistics().segments == 1
     assert log.writer.statistics().wal_bytes == log.used
 
@@ -329,7 +331,9 @@ def test_each_deletion_is_synced_before_the_next_one(make_log: MakeLog) -> None:
     fs.calls.clear()
     log.run()
     done = [(c, os.path.basename(p)) for c, p in fs.calls if c in ("unlink", "fsync_dir")]
-    expected = [[("unlink", name), ("fsync_dir", os.path.basename(log.directory))] for name in names]
+    expected = [
+        [("unlink", name), ("fsync_dir", os.path.basename(log.directory))] for name in names
+    ]
     assert done == [step for steps in expected for step in steps]
 
 
@@ -350,9 +354,7 @@ def test_a_deletion_that_fails_is_tried_again(make_log: MakeLog) -> None:
     assert log.writer.statistics().wal_bytes == log.used
 
 
-def test_deletion_goes_on_beside_a_commit_that_hangs(
-    open_writer: OpenWriter, wal_dir: str
-) -> None:
+def test_deletion_goes_on_beside_a_commit_that_hangs(open_writer: OpenWriter, wal_dir: str) -> None:
     """A pass holds no lock of the writer, and the writer none of the pass."""
     hold, waiting = threading.Event(), threading.Event()
     hold.set()

@@ -74,7 +74,8 @@ def test_a_segment_that_goes_between_listing_and_opening_ends_no_read(
     class Racing(OsFileSystem):
         """Deletes a segment right before it is opened."""
 
-        victims: list[str] = []
+        def __init__(self) -> None:
+            self.victims: list[str] = []
 
         def open(self, path: str, flags: int, mode: int = 0o644) -> int:
             if os.path.basename(path) in self.victims:

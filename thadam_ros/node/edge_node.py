@@ -23,13 +23,14 @@ from thadam_ros.node.counters import TopicCounters
 from thadam_ros.node.managed_node import ManagedNode
 from thadam_ros.node.parameters import ParameterTable, drain_timeout_s
 from thadam_ros.node.qos import parse_qos_overrides
-from thadam_ros.node.states import budget_details, failed_state, wal_state
+from thadam_ros.node.states import failed_state
 from thadam_ros.node.topics import TopicSelector
 from thadam_ros.node.types import TypeResolver
 from thadam_ros.runtime.edge import keep_wal, open_wal, save_merged_config
 from thadam_ros.runtime.loading import LoadedConfig, save_lock
 from thadam_ros.runtime.retention import WalRetention
 from thadam_ros.runtime.state_tracker import StateTracker
+from thadam_ros.runtime.wal_state import wal_details, wal_state
 from thadam_ros.storage.filesystem import FileSystem
 from thadam_ros.wal.statistics import WalStatistics
 from thadam_ros.wal.writer import WalWriter
@@ -212,21 +213,7 @@ class EdgeNode(ManagedNode):
         if statistics is not None:
             records, lost = statistics.records, statistics.lost_records
             refused = statistics.refused_records
-            details.update(
-                durable=str(statistics.durable),
-                frames=str(statistics.frames),
-                bytes=str(statistics.bytes),
-                segments=str(statistics.segments),
-                pending_bytes=str(statistics.pending_bytes),
-                commits=str(statistics.commits),
-                commit_faults=str(statistics.commit_faults),
-                storage_refusals=str(statistics.storage_refusals),
-                damaged_ranges=str(statistics.damaged_ranges),
-                torn_ranges=str(statistics.torn_ranges),
-                last_commit_ms=f"{statistics.last_commit_ns / 1e6:.1f}",
-                longest_commit_ms=f"{statistics.longest_commit_ns / 1e6:.1f}",
-            )
-            details.update(budget_details(statistics, retained))
+            details.update(wal_details(statistics, retained))
         if isinstance(cause, ConfigError):
             details.update((f"problem.{i}", str(p)) for i, p in enumerate(cause.problems))
         return ComponentStatistics(

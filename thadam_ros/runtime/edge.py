@@ -13,12 +13,14 @@ from thadam_ros.chain.cursor import read_cursor
 from thadam_ros.errors import FormatError
 from thadam_ros.model.clock import Clock, SystemClock
 from thadam_ros.model.position import Position
-from thadam_ros.model.states import ComponentStatistics
+from thadam_ros.model.states import ComponentStatistics, Kind
 from thadam_ros.runtime.chain_runner import ChainRunner, StepResult
 from thadam_ros.runtime.clock_state import clock_synced_probe
 from thadam_ros.runtime.loading import LoadedConfig, save_lock
 from thadam_ros.runtime.retention import WalRetention
+from thadam_ros.runtime.state_tracker import StateTracker
 from thadam_ros.runtime.status_files import write_status
+from thadam_ros.runtime.wal_state import wal_details, wal_state
 from thadam_ros.storage.atomic import replace_durably
 from thadam_ros.storage.filesystem import FileSystem, OsFileSystem
 from thadam_ros.wal.writer import WalWriter
@@ -140,6 +142,7 @@ class Edge:
         self._threads: list[threading.Thread] = []
         self._stop = False
         self._report = report
+        self._tracker = StateTracker(self._clock)
         self.wal: WalWriter | None = None
         self.retention: WalRetention | None = None
 
@@ -218,11 +221,27 @@ class Edge:
         return all(results)
 
     def statistics(self) -> list[ComponentStatistics]:
-        """Return the statistics of every chain."""
-        return [s for runner in self.runners.values() for s in runner.statistics()]
+        """Return the statistics of the WAL, while it is open, and of every chain."""
+        found = [s for runner in self.runners.values() for s in runner.statistics()]
+        if self.wal is not None and self.retention is not None:
+            found.insert(0, self._wal_statistics(self.wal, self.retention))
+        return found
+
+    def _wal_statistics(self, wal: WalWriter, retention: WalRetention) -> ComponentStatistics:
+        statistics, retained = wal.statistics(), retention.statistics()
+        return ComponentStatistics(
+            name="wal",
+            kind=Kind.WAL,
+            state=wal_state(self._tracker, statistics, retained),
+            received=statistics.records + statistics.lost_records,
+            delivered=statistics.records,
+            lost=statistics.lost_records,
+            refused=statistics.refused_records,
+            details=wal_details(statistics, retained),
+        )
 
     def write_status(self) -> None:
-        """Rewrite the status files of every chain.
+        """Rewrite the status files of the WAL and of every chain.
 
         Raises:
             OSError: From the filesystem.
