@@ -26,7 +26,7 @@ DEADLINE_S = 60.0
 DOCUMENT = """
 schema: 1
 edge: {data_dir: $(env TEST_DIR)/data, clock: always_synced}
-wal: {commit_interval: 5ms}
+wal: {commit_interval: 5ms, min_free: 0B}
 sources: {robot: {type: ros2}}
 datasets:
   numbers:

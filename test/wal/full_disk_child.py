@@ -9,11 +9,13 @@ capture has stopped: space returns without a restart.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 
 from thadam_ros.config.schema import WalConfig
 from thadam_ros.model.clock import SystemClock
@@ -102,9 +104,9 @@ class Bench:
         self.writer.close()
 
 
-def wait(condition: object) -> None:
+def wait(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + DEADLINE_S
-    while not condition():  # type: ignore[operator]
+    while not condition():
         if time.monotonic() > deadline:
             sys.exit("it did not happen in time")
         time.sleep(0.005)
@@ -124,7 +126,7 @@ def stop_capture(bench: Bench, frames: int) -> dict[str, object]:
     os.unlink(ballast)
     wait(lambda: writer.flush(0.01) and bench.append(identity))
     for more in range(identity + 1, identity + 6):
-        wait(lambda n=more: bench.append(n))
+        wait(functools.partial(bench.append, more))
         writer.flush(DEADLINE_S)
     return {
         "storage_full_at_stop": at_stop.storage_full,
@@ -137,7 +139,7 @@ def stop_capture(bench: Bench, frames: int) -> dict[str, object]:
 def drop_oldest(bench: Bench, frames: int) -> dict[str, object]:
     """Write on and on, several disks full."""
     for identity in range(frames):
-        wait(lambda n=identity: bench.append(n))
+        wait(functools.partial(bench.append, identity))
         bench.writer.flush(DEADLINE_S)
     return {}
 

@@ -56,7 +56,12 @@ def write_small_log(
     rng = random.Random(seed)
     writer = WalWriter.open(
         directory,
-        WalConfig(segment_bytes=segment_bytes, compression=compression, commit_interval_ns=0),
+        WalConfig(
+            segment_bytes=segment_bytes,
+            compression=compression,
+            commit_interval_ns=0,
+            min_free_bytes=0,
+        ),
         fs=OsFileSystem(),
         clock=SystemClock(),
         clock_synced=lambda: True,

@@ -14,6 +14,7 @@ import pytest
 from thadam_ros.model.position import BEFORE_ALL, Position
 from thadam_ros.testing.space import SettableSpace
 from thadam_ros.testing.wal import FaultyFileSystem, list_valid_frames, make_batch
+from thadam_ros.wal.fsck import fsck
 from thadam_ros.wal.layout import SegmentName, parse_segment_name
 from thadam_ros.wal.retain_lock import hold_segments
 from thadam_ros.wal.retention import DELETIONS_MAX, DroppedRange, Retention
@@ -401,6 +402,7 @@ def test_a_log_opens_after_retention_and_positions_go_on(
     assert again.durable == Position(0, frames - 1)
     assert again.append(make_batch([b"next"]))
     assert again.flush(DEADLINE_S)
+    assert fsck(SettableSpace(), log.directory).problems == ()
     outcome = read_all(SettableSpace(), log.directory, Position(0, frames - 1))
     assert outcome.places == [(0, frames)]
     assert (outcome.gaps, outcome.ranges) == ((), ())

@@ -80,7 +80,7 @@ def keep_wal(
     writer: WalWriter,
     *,
     fs: FileSystem,
-    report: Callable[[str], None] = lambda text: None,
+    report: Callable[[str], object] = lambda text: None,
 ) -> WalRetention:
     """Start the retention of the configuration's WAL; close it before the writer.
 
@@ -130,7 +130,7 @@ class Edge:
         fs: FileSystem | None = None,
         clock: Clock | None = None,
         sinks: tuple[str, ...] | None = None,
-        report: Callable[[str], None] = lambda text: None,
+        report: Callable[[str], object] = lambda text: None,
     ) -> None:
         self._loaded = loaded
         self._fs = fs or OsFileSystem()

@@ -21,8 +21,9 @@ from thadam_ros.wal.writer import WalWriter
 
 #: A pass is made this often, and when the writer is short of space.
 PERIOD_S: Final = 1.0
-#: Pause after a pass that was asked for: the writer may ask after each of its commits.
+#: Pause after a pass: the writer may ask after each of its commits, also while nothing can go.
 _PAUSE_S: Final = 0.02
+_FRUITLESS_PAUSE_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class WalRetention:
         writer: WalWriter,
         *,
         fs: FileSystem,
-        report: Callable[[str], None] = lambda text: None,
+        report: Callable[[str], object] = lambda text: None,
     ) -> None:
         self._sinks = dict(loaded.config.sinks)
         self._chains = os.path.join(loaded.config.edge.data_dir, "chains")
@@ -176,8 +177,10 @@ class WalRetention:
 
     def _run(self) -> None:
         while not self._stop.is_set():
+            before = self._retention.statistics().deleted_segments
             more = self.run_once()
-            if self._stop.wait(_PAUSE_S):
+            fruitless = self._retention.statistics().deleted_segments == before
+            if self._stop.wait(_FRUITLESS_PAUSE_S if fruitless else _PAUSE_S):
                 return
             if not more:
                 self._wake.wait(PERIOD_S)

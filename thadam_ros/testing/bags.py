@@ -53,7 +53,7 @@ def write_wal(
     """
     writer = WalWriter.open(
         directory,
-        config or WalConfig(),
+        config or WalConfig(min_free_bytes=0),
         fs=OsFileSystem(),
         clock=SystemClock(),
         clock_synced=lambda: True,

@@ -9,6 +9,8 @@ Files of ``<data_dir>/wal/``
 ===================================  ========================================================
 ``LOCK``                             flock of the one writer; says who holds it
 ``durable``                          the durable mark, one page
+``RETAIN.lock``                      flock: exclusive while segments are deleted, shared while a
+                                     chain's cursor is lowered
 ``<ordinal>-<epoch>-<first>.wal``    a segment: 8 decimal, 16 hex, 20 decimal digits, so that
                                      names sort in reading order
 ``<segment>.<start>.torn``           a torn tail that recovery cut off, from byte ``start`` on
@@ -107,6 +109,8 @@ Invariants
    names. What a suspect segment holds beyond is not part of the log.
 6. A writer never appends to a segment it did not create itself: each open begins a fresh one,
    with the first frame. The newest segment is never deleted: with it goes the proof of invariant 1.
+7. Segments go from the oldest on, each deletion synced before the next: only the beginning of a log
+   is ever missing for good, so a hole between two segments is a loss.
 
 Finding frames again
 ====================
@@ -176,6 +180,26 @@ A commit that the disk refuses (ENOSPC, EDQUOT) is taken back by truncation and 
 the same frames; append refuses once the pending bytes reach their ceiling. A failed fdatasync is
 never repeated on the same file: the frames go to a fresh segment under the same positions, and if
 that fails too the writer is failed with the first error.
+
+Letting segments go
+===================
+
+Deleted is what lies before the segment of the durable mark, when the cursor of every configured
+chain has reached the place before the next segment's first frame and ``replay_window`` does not
+want it. The window, and with ``drop_oldest`` also what a chain still wants, yields when less than
+one segment of headroom is left to ``budget`` or ``min_free``, or the disk refused a write.
+
+=======================================  ====================================================
+crash after                              next open finds
+=======================================  ====================================================
+a cursor's rename, before its folder's   the older cursor and every segment it needs: a pass syncs
+fsync                                    the folders of the cursors it read before it deletes
+unlink, before the directory's fsync     the segment or not: nobody wanted it
+a lowered cursor is durable, before its  the lowered cursor; a range that is gone is a gap
+segment was found to be there
+=======================================  ====================================================
+
+Who has a segment open reads it to its end. Who comes too late meets a gap with its positions.
 
 Why this layout
 ===============
