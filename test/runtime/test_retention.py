@@ -274,12 +274,13 @@ def test_a_removed_sink_keeps_nothing_and_is_reported_once(
 ) -> None:
     """One sentence with its range; a sink that was done is no news."""
     loaded, wal = full_wal
-    for sink, frame in (("lake", 9), ("other", 9), ("gone", 2), ("finished", 9)):
+    for sink, frame in (("lake", 5), ("other", 9), ("gone", 2), ("finished", 9)):
         _stamp(tmp_path, sink, frame)
     (tmp_path / "data" / "chains" / "notes.txt").write_text("no chain")
     reports: list[str] = []
     retention = _retention(loaded, wal, OsFileSystem(), reports)
-    for _ in range(3):
+    for frame in (5, 7, 9):
+        _stamp(tmp_path, "lake", frame)
         retention.run_once()
     assert len(reports) == 1
     assert "'gone'" in reports[0]

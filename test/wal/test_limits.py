@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import os
 
+import pytest
+
+import thadam_ros.wal.writer as writer_module
 from thadam_ros.model.position import Position
 from thadam_ros.testing.space import SettableSpace
 from thadam_ros.testing.wal import list_valid_frames, make_batch
@@ -110,9 +113,11 @@ def test_a_budget_that_one_segment_fills_does_not_end_capture_for_good(
 ) -> None:
     """The newest segment is never deleted: one more batch ends it, so that it can go."""
     writer = open_writer(budget_bytes=20_000, min_free_bytes=0, segment_bytes=64 << 10)
-    assert writer.append(make_batch([b"x" * 19_900]))
+    assert writer.append(make_batch([b"x" * 9_000]))
     assert writer.flush(DEADLINE_S)
-    assert writer.append(make_batch([PAYLOAD]))
+    assert len(segment_sizes(wal_dir)) == 1
+    assert writer.budget.segment_bytes > 9_000
+    assert writer.append(make_batch([b"x" * 12_000]))
     assert writer.flush(DEADLINE_S)
     assert not writer.append(make_batch([PAYLOAD]))
     sizes = segment_sizes(wal_dir)
@@ -136,9 +141,11 @@ def test_a_log_that_is_over_its_budget_at_open_refuses_at_once(
 
 
 def test_a_full_disk_asks_for_deletions_and_tries_again_once_there_was_one(
-    open_writer: OpenWriter,
+    open_writer: OpenWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The pause after a refusal ends with the deletion, and its commit goes through."""
+    monkeypatch.setattr(writer_module, "_RETRY_FIRST_NS", NEVER_NS)
+    monkeypatch.setattr(writer_module, "_RETRY_LAST_NS", NEVER_NS)
     fs = SettableSpace()
     writer = open_writer(fs=fs, budget_bytes=1 << 20, min_free_bytes=0, segment_bytes=4_000)
     fill_to = 12

@@ -355,38 +355,69 @@ def test_a_deletion_that_fails_is_tried_again(make_log: MakeLog) -> None:
     assert log.writer.statistics().wal_bytes == log.used
 
 
-def test_deletion_goes_on_beside_a_commit_that_hangs(open_writer: OpenWriter, wal_dir: str) -> None:
-    """A pass holds no lock of the writer, and the writer none of the pass."""
-    hold, waiting = threading.Event(), threading.Event()
-    hold.set()
+class Hanging(SettableSpace):
+    """A disk that stops in the middle of an fdatasync until it is let go."""
 
-    class Hanging(SettableSpace):
-        def fdatasync(self, fd: int) -> None:
-            if not hold.is_set():
-                waiting.set()
-                assert hold.wait(DEADLINE_S)
-            super().fdatasync(fd)
+    def __init__(self) -> None:
+        super().__init__()
+        self.go_on = threading.Event()
+        self.go_on.set()
+        self.waiting = threading.Event()
 
+    def fdatasync(self, fd: int) -> None:
+        if not self.go_on.is_set():
+            self.waiting.set()
+            assert self.go_on.wait(DEADLINE_S)
+        super().fdatasync(fd)
+
+    def hang(self, writer: WalWriter) -> None:
+        """Begin a commit that hangs."""
+        self.go_on.clear()
+        assert writer.append(make_batch([PAYLOAD]))
+        assert self.waiting.wait(DEADLINE_S)
+
+
+def test_deletion_goes_on_beside_a_commit_that_hangs(make_log: MakeLog) -> None:
+    """A pass holds no lock of the writer, and the writer none of the pass; all bytes count once."""
     fs = Hanging()
-    writer = open_writer(fs=fs, budget_bytes=40_000, min_free_bytes=0, segment_bytes=4_000)
-    retention = Retention(
-        wal_dir, writer.budget, fs=fs, log=writer, read_cursors=lambda durable: {"a": END}
-    )
-    log = Log(wal_dir, writer, retention, {})
+    log = make_log(fs)
     assert log.write(45) == 45
-    hold.clear()
+    log.cursors["a"] = END
+    used = log.used
     try:
-        assert writer.append(make_batch([PAYLOAD]))
-        assert waiting.wait(DEADLINE_S)
-        used = writer.statistics().wal_bytes
-        assert retention.run() in (True, False)
-        assert writer.statistics().deleted_segments > 0
-        assert writer.statistics().wal_bytes < used
-        assert writer.append(make_batch([PAYLOAD]))
+        fs.hang(log.writer)
+        assert log.writer.usage().used_bytes == used
+        log.run()
+        statistics = log.writer.statistics()
+        assert statistics.deleted_segments > 0
+        assert statistics.wal_bytes == used - statistics.deleted_bytes
+        assert log.writer.append(make_batch([PAYLOAD]))
     finally:
-        hold.set()
-    assert writer.flush(DEADLINE_S)
-    assert writer.statistics().wal_bytes == log.used
+        fs.go_on.set()
+    assert log.writer.flush(DEADLINE_S)
+    assert log.writer.statistics().wal_bytes == log.used
+
+
+def test_the_segment_of_the_durable_mark_stays_though_a_newer_file_was_begun(
+    make_log: MakeLog,
+) -> None:
+    """Until the newer one is durable a power cut may take it: the proof of the end must be left."""
+    fs = Hanging()
+    log = make_log(fs, segment_bytes=1)
+    log.write(4)
+    log.cursors["a"] = END
+    marked = log.segments[-1]
+    try:
+        fs.hang(log.writer)
+        newest = log.segments[-1]
+        assert newest > marked
+        log.run()
+        assert log.segments == [marked, newest]
+    finally:
+        fs.go_on.set()
+    assert log.writer.flush(DEADLINE_S)
+    log.run()
+    assert log.segments == [newest]
 
 
 def test_a_log_opens_after_retention_and_positions_go_on(
