@@ -96,7 +96,12 @@ def wal_rate(directory: str, seconds: float) -> tuple[float, float]:
     room = threading.Event()
     writer = WalWriter.open(
         path,
-        WalConfig(commit_bytes=COMMIT_BYTES, segment_bytes=64 << 20),
+        WalConfig(
+            budget_bytes=1 << 40,
+            min_free_bytes=0,
+            segment_bytes=64 << 20,
+            commit_bytes=COMMIT_BYTES,
+        ),
         fs=OsFileSystem(),
         clock=SystemClock(),
         clock_synced=lambda: True,

@@ -145,6 +145,15 @@ def test_a_log_with_frames_is_refused_and_untouched(tmp_path: Path) -> None:
     assert {p.name: p.read_bytes() for p in (tmp_path / "wal").iterdir()} == before
 
 
+def test_a_bag_larger_than_the_budget_is_imported_whole(tmp_path: Path) -> None:
+    """The budget binds capture; so does min_free, which no disk could satisfy here."""
+    records = [[Record(A, T0 + n, number(n)) for n in range(500)]]
+    bag = exported(tmp_path, records)
+    config = WalConfig(budget_bytes=1000, min_free_bytes=1 << 60, commit_bytes=4096)
+    assert bring_in(bag, tmp_path / "new", config=config).messages == 500
+    assert len(read_log(tmp_path / "new")) == 500
+
+
 def test_append_goes_on_behind_in_an_epoch_of_its_own(tmp_path: Path) -> None:
     """Readers meet both, one after the other."""
     bag = exported(tmp_path, [[Record(A, T0, number(1))], [Record(B, T0 + 1, number(2))]])

@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from thadam_ros.config.schema import WalConfig
@@ -16,6 +16,7 @@ from thadam_ros.model.clock import SystemClock
 from thadam_ros.model.message import SourceBatch
 from thadam_ros.model.position import Position
 from thadam_ros.storage.filesystem import FileSystem
+from thadam_ros.wal.budget import UNLIMITED
 from thadam_ros.wal.layout import list_segments
 from thadam_ros.wal.mark import load_mark
 from thadam_ros.wal.writer import WalWriter
@@ -110,7 +111,8 @@ def import_bag(
     clock = LogTimeClock()
     writer = WalWriter.open(
         directory,
-        config,
+        # The budget binds capture; who imports a bag asked for all of it.
+        replace(config, budget_bytes=UNLIMITED, min_free_bytes=0),
         fs=fs,
         clock=clock,
         clock_synced=lambda: clock_synced,
