@@ -229,8 +229,14 @@ class Lane:
             self._background_work(self._clock.monotonic_ns())
 
     def _publish_due(self, now_ns: int) -> None:
+        # Taken before the boundary: a request that comes after it asks for more than this cut has.
+        requested = self._cut_requested
+        if requested:
+            self._cut_requested = False
         boundary = self._buffers.boundary()
         if boundary is None:
+            if requested:
+                self._cut_requested = True
             return
         if not self._unfinished:
             self._buffers.compact(boundary)
@@ -239,11 +245,13 @@ class Lane:
             self._buffers.oldest_ns(),
             now_ns,
             held.size_bytes + self._bytes_since_cut,
-            self._cut_requested,
+            requested,
         )
         if due:
             self._cut(boundary)
             return
+        if requested:
+            self._cut_requested = True
         if held.reject_bytes >= REJECT_BYTES_EARLY:
             self._stage_rejects(boundary)
         room_bytes = PRESSURE_SHARE * self._limits.buffer_bytes
@@ -258,7 +266,6 @@ class Lane:
 
     def _cut(self, boundary: Boundary) -> None:
         """Publish everything at or below the boundary, then stamp it; strictly ordered."""
-        self._cut_requested = False
         try:
             self._stage_rejects(boundary)
             for view in self._buffers.partitions(boundary):
