@@ -14,7 +14,8 @@ from thadam_ros.storage.atomic import TEMP_SUFFIX
 
 STATUS_FORMAT = 1
 
-_COUNTERS = (
+#: Fields that are written as they are.
+COUNTERS = (
     "restarts",
     "backlog_frames",
     "backlog_bytes",
@@ -50,7 +51,7 @@ def status_document(statistics: ComponentStatistics, clock: Clock) -> dict[str, 
         "next_retry_ns": state.next_retry_ns,
         "details": dict(statistics.details),
     }
-    for name in _COUNTERS:
+    for name in COUNTERS:
         document[name] = getattr(statistics, name)
     return document
 

@@ -11,25 +11,10 @@ from typing import Any, Final
 import orjson
 
 from thadam_ros.model.clock import Clock
-from thadam_ros.runtime.status_files import STATUS_FORMAT
+from thadam_ros.runtime.status_files import COUNTERS, STATUS_FORMAT
 
 #: States from worst to best.
 SEVERITY: Final = ("failed", "degraded", "starting", "stopped", "running")
-_NUMBERS: Final = (
-    "backlog_frames",
-    "backlog_bytes",
-    "backlog_age_s",
-    "received",
-    "delivered",
-    "lost",
-    "refused",
-    "rejected",
-    "deduplicated",
-    "filtered",
-    "unmatched",
-    "flagged",
-    "restarts",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +90,7 @@ def _view(document: Any, clock: Clock, running: Callable[[int], bool]) -> Compon
         pid=pid,
         alive=same_boot and running(pid),
         age_s=max(0.0, (clock.time_ns() - int(document["written_ns"])) / 1e9),
-        numbers={name: float(document.get(name, 0)) for name in _NUMBERS},
+        numbers={name: float(document.get(name, 0)) for name in COUNTERS},
         details={str(k): str(v) for k, v in dict(document.get("details", {})).items()},
     )
 
