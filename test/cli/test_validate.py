@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -154,3 +156,15 @@ def test_a_lock_that_refuses_the_change_shows_both_schemas(
     assert "double" in error
     assert "string" in error
     assert "version" in error
+
+
+def test_checking_a_document_does_not_load_the_bag_libraries(document: Path) -> None:
+    """Only ``--bag`` needs them; a missing one must not keep anybody from checking a document."""
+    code = (
+        "import sys; from thadam_ros.cli.main import main; code = main(sys.argv[1:]);"
+        "sys.exit(code or any(m.split('.')[0] == 'mcap' for m in sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "validate", str(document)], capture_output=True, check=False
+    )
+    assert done.returncode == 0, done

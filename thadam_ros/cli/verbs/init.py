@@ -8,7 +8,6 @@ import os
 import sys
 from pathlib import Path
 
-from thadam_ros.cli.bag_topics import read_topics
 from thadam_ros.cli.initial_config import render_initial_config
 from thadam_ros.cli.registry import load_ros_module
 from thadam_ros.cli.terminal import print_json
@@ -47,6 +46,9 @@ def run(args: argparse.Namespace) -> int:
     """
     if args.from_bag:
         origin = args.from_bag
+        # Late: only this branch needs the bag libraries, which take a while to import.
+        from thadam_ros.cli.bag_topics import read_topics
+
         topics = read_topics(Path(args.from_bag))
     else:
         origin = "the running graph"

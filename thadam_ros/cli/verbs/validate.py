@@ -7,7 +7,6 @@ import argparse
 import os
 from pathlib import Path
 
-from thadam_ros.cli.bag_topics import bag_catalog
 from thadam_ros.cli.terminal import print_json, print_table, problem_document
 from thadam_ros.config.parameter_files import parse_parameter_file
 from thadam_ros.dataset.plan import Catalog
@@ -59,7 +58,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _load(args: argparse.Namespace) -> LoadedConfig:
-    catalog: Catalog | None = bag_catalog(Path(args.bag)) if args.bag else None
+    catalog: Catalog | None = None
+    if args.bag:
+        # Late: only this branch needs the bag libraries, which take a while to import.
+        from thadam_ros.cli.bag_topics import bag_catalog
+
+        catalog = bag_catalog(Path(args.bag))
     if not args.parameters:
         return load_path(args.document, os.environ, catalog=catalog)
     text = Path(args.parameters).read_text(encoding="utf-8")
