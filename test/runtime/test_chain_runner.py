@@ -391,3 +391,36 @@ def test_counters_go_on_over_a_rebuild(
     _step_until(runner, StepResult.IDLE)
     statistics = runner.statistics()[0]
     assert (statistics.restarts, statistics.received, statistics.delivered) == (1, 30, 30)
+
+
+def test_damaged_staged_rejects_degrade_the_quarantine_and_say_where(
+    tmp_path: Path, make_runner: MakeRunner
+) -> None:
+    """What was skipped is no secret: state, reason and the count of what is left say so."""
+    topic = TopicDeclaration("/numbers", type_name=TYPE_NAME, definition="uint64 data")
+    short = [BagMessage(topic, 1_700_000_000_000_000_000 + n, encode(n)[:7]) for n in range(3)]
+    write_wal(str(tmp_path / "data" / "wal"), short)
+    runner = make_runner()
+    runner.open(_ignore)
+    _step_until(runner, StepResult.IDLE)
+    assert runner.close(DEADLINE_S)
+    runner.open(_ignore)
+    whole = runner.statistics()[1]
+    assert (whole.state.state, whole.rejected) == (State.RUNNING, 3)
+    runner.close(0.0)
+
+    (segment,) = _staged(runner)
+    raw = bytearray(segment.read_bytes())
+    raw[len(raw) // 2] ^= 0xFF
+    segment.write_bytes(bytes(raw))
+    runner.open(_ignore)
+    damaged = runner.statistics()[1]
+    assert damaged.state.state is State.DEGRADED
+    assert damaged.state.reason_code == "quarantine_damage"
+    assert str(segment.parent) in damaged.state.reason
+    assert damaged.rejected == 2
+    runner.close(0.0)
+
+
+def _staged(runner: ChainRunner) -> list[Path]:
+    return sorted((Path(runner.directory) / "staging").iterdir())

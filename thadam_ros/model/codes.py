@@ -56,6 +56,7 @@ STATE_REASONS: Final[dict[str, str]] = {
     "type_mismatch": "publishers of a topic disagree about its type",
     "sink_unreachable": "the store does not answer",
     "sink_refused": "the store refuses credentials or schema",
+    "quarantine_damage": "staged rejects are damaged on disk",
     "quarantine_unwritable": "rejects cannot be made durable",
     "bug": "an unexpected exception; the component is rebuilt",
     "not_drained": "stopped before everything was delivered; the rest stays in the WAL",

@@ -99,6 +99,7 @@ class ChainRunner:
         self._wal_dir = os.path.join(data_dir, "wal")
         self._step_lock = threading.Lock()
         self._tracker = StateTracker(clock)
+        self._quarantine_tracker = StateTracker(clock)
         self._wake: Callable[[], None] = lambda: None
         self._lock: DirectoryLock | None = None
         self._restarts = 0
@@ -157,7 +158,6 @@ class ChainRunner:
         self._state_pause_ns = 0
         self._last = (self._cursor.position, self._cursor.epoch)
         self._counts = self._chain.counts.copy()
-        self._stamped_state = state
         self._pressure = PressureGauge(
             self._fs, self._wal_dir, self._loaded.config.wal, self._clock.monotonic_ns
         )
@@ -320,7 +320,6 @@ class ChainRunner:
         cursor = Cursor(cut.last, cut.epoch, cut.cut_no)
         self._cursors.commit(cursor, cut.state)
         self._cursor = cursor
-        self._stamped_state = cut.state
 
     def _lineage(self, key: PartitionKey, cut_no: int, boundary: Boundary) -> Mapping[str, object]:
         config = self._loaded.config
@@ -434,11 +433,6 @@ class ChainRunner:
         self._on_fatal(exc)
 
     @property
-    def stamped_state(self) -> bytes | None:
-        """The state of the last stamped cut, None before the first."""
-        return self._stamped_state
-
-    @property
     def cursor(self) -> Cursor:
         """The last stamped cut."""
         return self._cursor
@@ -472,18 +466,36 @@ class ChainRunner:
             flagged=counts.flagged.total() - base.flagged.total(),
             details=self._details(lane),
         )
-        staged = self._staging.counts()
-        quarantine = ComponentStatistics(
+        return (chain, self._quarantine_statistics(node))
+
+    def _quarantine_statistics(self, node: str) -> ComponentStatistics:
+        staging = self._staging.statistics()
+        codes = sorted(self._staging.counts().items())
+        if staging.damaged_ranges:
+            state = self._quarantine_tracker.update(
+                State.DEGRADED,
+                "quarantine_damage",
+                f"{staging.damaged_ranges} damaged ranges of staged rejects were skipped; "
+                f"look at {os.path.join(self.directory, 'staging')}",
+            )
+        else:
+            reason = "rejects are made durable in staging"
+            state = self._quarantine_tracker.update(State.RUNNING, "ok", reason)
+        return ComponentStatistics(
             name=f"quarantine.{self.sink.name}",
             kind=Kind.QUARANTINE,
-            state=ComponentState(
-                State.RUNNING, "ok", "rejects are made durable in staging", since_ns=0
-            ),
+            state=state,
             node=node,
-            rejected=sum(staged.values()),
-            details={f"{domain}/{code}": str(n) for (domain, code), n in sorted(staged.items())},
+            rejected=staging.rejects,
+            deduplicated=staging.duplicates_total,
+            details={
+                "bytes": str(staging.bytes),
+                "segments": str(staging.segments),
+                "torn_bytes": str(staging.torn_bytes),
+                "failures": str(staging.failures_total),
+                **{f"{domain}/{code}": str(count) for (domain, code), count in codes},
+            },
         )
-        return (chain, quarantine)
 
     def _measure_backlog(self) -> Backlog:
         """Return what waits; while the log cannot be read the last figure, and the error."""
