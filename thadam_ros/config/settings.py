@@ -235,8 +235,3 @@ def _spellings(attribute: str, setting: Setting) -> list[tuple[str, tuple[str, .
     for type_name, spelled in setting.key_for.items():
         by_key.setdefault(spelled, []).append(type_name)
     return [(spelled, tuple(types)) for spelled, types in by_key.items()]
-
-
-def is_leaf(shape: Shape) -> bool:
-    """Tell leaf kinds from composites."""
-    return not isinstance(shape, (Record, MapOf, Inline, OptionsBy))

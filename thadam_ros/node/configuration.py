@@ -43,6 +43,9 @@ class ConfigSource:
         merged: dict[str, object] = {}
         for given in self._givers:
             merged.update(given())
+        if self.use_sim_time:
+            # The loader turns it into the time domain of the datasets.
+            merged["use_sim_time"] = True
         return merged
 
     def load(self) -> LoadedConfig:
@@ -52,10 +55,7 @@ class ConfigSource:
             ConfigError: With all problems.
             FormatError: The lock file is not one, or of another version.
         """
-        flat = self.flat()
-        if self.use_sim_time:
-            flat.update(self._simulated_domains(flat))
-        return load_parameters(flat, self.env, lock_path=self.lock_path, fs=self.fs)
+        return load_parameters(self.flat(), self.env, lock_path=self.lock_path, fs=self.fs)
 
     def tree(self) -> dict[str, object]:
         """Return the document tree as far as it can be read, valid or not."""
@@ -82,16 +82,6 @@ class ConfigSource:
             status = None
         stamp = (status.st_mtime_ns, status.st_size, status.st_ino) if status else ()
         return (path, stamp, tuple(sorted((k, repr(v)) for k, v in flat.items())))
-
-    def _simulated_domains(self, flat: Flat) -> dict[str, object]:
-        datasets = named_items(merged_document(flat, self.env).tree.get("datasets"))
-        return {
-            f"datasets.{name}.time.domain": "sim"
-            for name, dataset in datasets.items()
-            if isinstance(dataset, Mapping)
-            and isinstance(dataset.get("time"), Mapping)
-            and dataset.get("decode", "cdr") == "cdr"
-        }
 
 
 def require_no_obstacles(loaded: LoadedConfig, concerns: Callable[[str], bool]) -> None:

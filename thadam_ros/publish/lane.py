@@ -207,7 +207,7 @@ class Lane:
             try:
                 self._duties()
             except Exception as exc:  # noqa: BLE001 - the lane's edge: counted, then backoff
-                self._failed(exc, self._backoff)
+                self._failed(exc)
             except BaseException as exc:
                 self._count(exc)
                 self._problem = exc
@@ -345,14 +345,14 @@ class Lane:
         self._work_problem = None
         self._work_backoff.succeeded()
 
-    def _failed(self, exc: Exception, backoff: Backoff) -> None:
+    def _failed(self, exc: Exception) -> None:
         self._count(exc)
         if isinstance(exc, FatalError):
             self._fatal = exc
             self._on_fatal(exc)
             return
         self._problem = exc
-        backoff.failed(self._clock.monotonic_ns())
+        self._backoff.failed(self._clock.monotonic_ns())
 
     def _recovered(self) -> None:
         self._problem = None

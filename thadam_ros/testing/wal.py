@@ -435,12 +435,3 @@ class _MemoryMap:
 def load_directory(directory: str) -> dict[str, bytes]:
     """Return path -> content of a directory's files, for a :class:`MemoryFileSystem`."""
     return {str(path): path.read_bytes() for path in Path(directory).iterdir() if path.is_file()}
-
-
-def copy_log(directory: str, target: str) -> None:
-    """Copy the files of a WAL, its lock apart, as a robot's disk image would hold them."""
-    Path(target).mkdir(parents=True, exist_ok=True)
-    for path, data in load_directory(directory).items():
-        name = os.path.basename(path)
-        if name != "LOCK":
-            (Path(target) / name).write_bytes(data)
